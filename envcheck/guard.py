@@ -1,12 +1,12 @@
-"""Watch the first steps of a training run from inside, and name the first tensor that goes wrong.
+"""Watch the first steps of a training run from inside the process, and name the first wrong tensor.
 
     with envcheck.guard.watch(model, optimizer, steps=2):
         train()
 
-The guard needs torch and no other module of envcheck, so that copying this file is enough. It reads and never
-writes: losses and weights are bit for bit those of an unguarded run. It adds no collective. When the steps
+The guard needs torch and no other module of envcheck, so that copying this file is enough. It only reads
+tensors: losses and weights are bit for bit those of an unguarded run. It adds no collective. When the steps
 are over, or training raises, every hook and patch is removed. On several ranks a finding is raised on the
-rank that has it, like any exception of training, and the launcher then ends the other ranks.
+rank that has it, and the launcher then ends the other ranks, as for any exception in training.
 
 Contents, in this order; each section has a comment line of that name:
 
@@ -65,14 +65,18 @@ AFTER: Mapping[str, str] = {
     "step": "by the end of the step",
     "between": "between two steps",
 }
-"""The calls that a finding may name: what ran since the last check; "forward" is all since the last step."""
+"""The values of `GuardFinding.call`, in words: what ran since the last check.
+
+"forward" covers everything since the last step.
+"""
 
 
 class GuardFinding(NamedTuple):
     """One thing that is wrong, and the tensor on which it was first seen.
 
-    `more` counts further tensors with the same difference; `call` is a key of `AFTER`, or "" for the state at
-    the start; `rule` is the id of a likely rule, or "".
+    `kind` is a key of `KINDS`, `where` names the tensor. `more` counts further tensors with the same
+    difference. `call` is a key of `AFTER`, or "" for the state at the start. `rule` is the id of a likely
+    rule, or "". `rank` is None if there is only one rank.
     """
 
     kind: str
@@ -94,7 +98,7 @@ class GuardFinding(NamedTuple):
 
 
 class GuardError(RuntimeError):
-    """Something is wrong with the training; `findings` has the first of each difference."""
+    """Something is wrong with the training; `findings` holds the first finding of each difference."""
 
     def __init__(self, findings: Iterable[GuardFinding]) -> None:
         """Join the findings, one on each line."""
@@ -204,11 +208,11 @@ LIKELY: tuple[Likely, ...] = (
         transformers="<5.1.0",
     ),
 )
-"""Known failures, by what the guard can observe. If none matches, no rule is named."""
+"""Known failures that the guard can recognise. If none matches, no rule is named."""
 
 
 def likely_rule(text: str, traits: Collection[str], versions: Mapping[str, str]) -> str:
-    """Return the id of the first matching row of `LIKELY`, or ""; a missing version matches no bounds."""
+    """Return the id of the first matching row of `LIKELY`, or ""; a missing version meets no bounds."""
     for row in LIKELY:
         if (
             row.traits <= set(traits)
@@ -241,7 +245,7 @@ def _release(version: str) -> tuple[int, ...]:
 
 
 def _loaded_versions() -> dict[str, str]:
-    """Return the versions of the packages of `LIKELY` that are loaded; none is imported for this."""
+    """Return the versions of the packages of `LIKELY` that are already loaded; import none."""
     names = {name for row in LIKELY for name in row.versions}
     return {name: str(getattr(sys.modules.get(name), "__version__", "")) for name in names}
 
@@ -253,12 +257,12 @@ _WRAPPER_ATTRIBUTES = {"_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped
 
 
 def _class_names(thing: object) -> set[str]:
-    """Return the names of an object's classes: wrappers are recognised by name, so that none is imported."""
+    """Return the names of an object's classes; wrappers are recognised by name, so no library is imported."""
     return {kind.__name__ for kind in type(thing).__mro__}
 
 
 class _Setup(NamedTuple):
-    """A model, what steps it, and how training is driven.
+    """A model, the object that steps it, and how training is driven.
 
     `driver` is the object whose `step` updates the parameters: an optimizer of torch or of DeepSpeed, or
     None. `traits` are the words of `Likely.traits`.
@@ -303,7 +307,7 @@ class _Setup(NamedTuple):
         return getattr(self.driver, "optimizer", None) if self.zero else self.driver
 
     def name(self, name: str) -> str:
-        """Return a name as in the user's own model, without the parts that wrappers add."""
+        """Return a tensor's name in the user's own model, without the parts that wrappers add."""
         parts = name.split(".")
         inner: Any = self.model
         while parts and inner is not None:
@@ -316,7 +320,7 @@ class _Setup(NamedTuple):
         return ".".join(part for part in parts if part not in _WRAPPER_ATTRIBUTES) or name
 
     def parameters(self) -> Iterator[tuple[str, Any]]:
-        """Yield the parameters with their names, without those that a lazy module has yet to create."""
+        """Yield the parameters with their names; skip those that a lazy module has not created yet."""
         for name, parameter in self.model.named_parameters():
             if "UninitializedTensorMixin" not in _class_names(parameter):
                 yield self.name(name), parameter
@@ -348,7 +352,7 @@ class _Setup(NamedTuple):
                     yield f"master weights, partition {index}", part
 
     def optimized(self) -> set[int] | None:
-        """Return the ids of the parameters that the optimizer holds; None if it does not tell."""
+        """Return the `id()` of each parameter that the optimizer holds; None if they cannot be determined."""
         if self.driver is None:
             return None
         if not self.zero:
@@ -408,7 +412,7 @@ def _offloads(driver: Any, *attributes: str) -> bool:
 
 
 def _state_findings(setup: _Setup, call: str, deepspeed: bool = False) -> Iterator[GuardFinding]:
-    """Yield what is wrong with the current state of model and optimizer, whatever it was before."""
+    """Yield what is wrong with the current state of model and optimizer; ignore earlier states."""
     if deepspeed and "deepspeed" not in setup.traits:
         kind = type(setup.driver)
         found = f"the Trainer ran without DeepSpeed, its optimizer is {kind.__module__}.{kind.__qualname__}"
@@ -434,7 +438,7 @@ def _state_findings(setup: _Setup, call: str, deepspeed: bool = False) -> Iterat
 def _home_device(setup: _Setup) -> str:
     """Return the type of the device that holds most elements.
 
-    It is "" if several are right, as with FSDP's offload or a device map.
+    Return "" if several devices are expected, as with FSDP's offload or a device map.
     """
     if setup.sharded or "spread" in setup.traits:
         return ""
@@ -592,7 +596,7 @@ def _changes(
 
 
 def _grouped(findings: Iterable[GuardFinding], setup: _Setup) -> tuple[GuardFinding, ...]:
-    """Return the first finding of each difference, with the count of others, a likely rule and the rank."""
+    """Return the first finding of each difference, with the number of others, a likely rule and the rank."""
     first: dict[tuple[str, ...], GuardFinding] = {}
     seen: set[tuple[str, str]] = set()
     for finding in findings:
@@ -687,8 +691,8 @@ def _weights(parameter: Any) -> Any:
 class _Record:
     """What the watched steps have shown so far of gradients and weights.
 
-    A step is effective if it could change weights. `fingerprints` are those of the weights before the current
-    step, of the parameters whose gradient in this step is not all zero.
+    A step is effective if it could change weights. `fingerprints` holds the weights' fingerprints from before
+    the current step, for the parameters whose gradient in this step is not all zero.
     """
 
     def __init__(self) -> None:
@@ -709,7 +713,7 @@ class _Record:
             self._non_finite.setdefault(name, "backward")
 
     def backward_ended(self, setup: _Setup) -> None:
-        """Record a backward, and which gradients are not finite after it."""
+        """Record a backward pass, and which gradients are not finite after it."""
         self.backwards += 1
         self.backward_since_step = True
         for name, parameter in _with_grad(setup):
@@ -780,7 +784,7 @@ class _Record:
                 self.weights_changed = True
 
     def overall_findings(self, setup: _Setup) -> Iterator[GuardFinding]:
-        """Yield what only all steps together show."""
+        """Yield the findings that need all watched steps, such as weights that never changed."""
         count = f"{self.steps} step{'s' if self.steps > 1 else ''}"
         if self.backwards:
             yield from self._missing_gradients(setup, count)
@@ -812,7 +816,7 @@ _WATCHING: list[StepWatch] = []
 
 
 class StepWatch:
-    """Watches the first steps; `watch` makes it. `findings` has all so far, also after the watch ended."""
+    """Watches the first steps; created by `watch`. `findings` holds all findings, even after the end."""
 
     def __init__(
         self,
@@ -824,7 +828,7 @@ class StepWatch:
         allow: Collection[str] = (),
         deepspeed: bool = False,
     ) -> None:
-        """Check the arguments; nothing is hooked before the block is entered."""
+        """Check the arguments; hooks are registered when the `with` block is entered."""
         if not isinstance(steps, int) or steps < 1:
             raise ValueError(f"steps: expected a whole number from 1 on, found {steps!r}")
         if on not in ("raise", "warn"):
@@ -877,7 +881,7 @@ class StepWatch:
         self._before, self._record.fingerprints = {}, {}
 
     def failed(self, error: BaseException) -> None:
-        """Add to an exception what the guard knows of it (`add_note`), and close."""
+        """Add what the guard knows about an exception to it (`add_note`), and close."""
         setup = self._setup
         try:
             if setup is not None and isinstance(error, Exception) and not isinstance(error, GuardError):
@@ -891,7 +895,7 @@ class StepWatch:
             self.close()
 
     def _finish(self) -> None:
-        """Report what only all steps together show, and close."""
+        """Report the findings that need all watched steps, and close."""
         setup = self._setup
         try:
             if setup is not None and self._record.steps:
@@ -945,7 +949,7 @@ class StepWatch:
         return _patched(driver, "step", step)
 
     def shield(self, owner: Any, method: str) -> None:
-        """Close when this method of an object raises: for callers that no block encloses."""
+        """Close when this method of an object raises, for callers that do not use a `with` block."""
 
         def call(inner: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
             try:
@@ -1013,7 +1017,7 @@ class StepWatch:
     # -- reports -------------------------------------------------------------------------------------
 
     def _check(self, call: str, findings: Iterable[GuardFinding] = ()) -> None:
-        """Check every tensor after a call, and report what is wrong, the given findings last."""
+        """Check every tensor after a call, and report what is wrong; the given findings come last."""
         setup = self._setup
         if setup is None:
             return
@@ -1027,7 +1031,7 @@ class StepWatch:
         self._report(found)
 
     def _report(self, findings: Iterable[GuardFinding]) -> None:
-        """Raise or warn of findings that are new and not allowed."""
+        """Raise, or warn about, the findings that are new and not allowed."""
         if (setup := self._setup) is None:
             return
         reported = {(finding.kind, finding.where) for finding in self.findings}
@@ -1045,7 +1049,7 @@ class StepWatch:
 
 
 def _users_level() -> int:
-    """Return the `stacklevel` of the line of training that led here, past torch and the guard."""
+    """Return the `stacklevel` of the user's line that led here, outside torch and the guard."""
     frame, level = sys._getframe(1), 1  # noqa: SLF001
     skipped = {"torch", "contextlib", "deepspeed", "accelerate", "transformers"}
     while frame.f_back is not None:
@@ -1085,7 +1089,7 @@ def _patched(owner: Any, name: str, call: Callable[..., Any]) -> Callable[[], No
 def _patch_backward(tensor: Any) -> Callable[[], None]:
     """Notify every watch when `Tensor.backward` begins and ends.
 
-    Return the function that undoes it; it does so once no watch is left.
+    Return a function that ends this; the patch is removed when the last watch ends.
     """
 
     def undo() -> None:
@@ -1149,7 +1153,7 @@ def _metadata(text: str) -> tuple[str, str]:
 
 
 def _short(metadata: str) -> str:
-    """Return the shape, dtype and device in the metadata of a tensor, as a message has them."""
+    """Return the shape, dtype and device in a tensor's metadata, in the form that messages use."""
     fields = re.search(
         r"'shape': torch\.Size\((\[.*?\])\), 'dtype': ([\w.]+), 'device': device\(type='(\w+)'", metadata
     )
@@ -1174,7 +1178,7 @@ def _failing_module(error: BaseException, setup: _Setup) -> tuple[str, list[str]
 
 
 def _checkpointed(recompute: Any) -> Iterator[Any]:
-    """Yield what may be the module that non-reentrant checkpointing calls again, from torch's closure."""
+    """Yield candidates for the module that non-reentrant checkpointing calls again, from torch's closure."""
     code, cells = getattr(recompute, "__code__", None), getattr(recompute, "__closure__", None)
     kept = dict(zip(code.co_freevars, cells, strict=True)) if code and cells else {}
     called = kept["fn"].cell_contents if "fn" in kept else None

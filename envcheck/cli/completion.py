@@ -1,7 +1,7 @@
-"""Shell completion: the values that options offer, and the script for the shell that was asked for.
+"""Shell completion: the values that options offer, and the completion script for a shell.
 
-Typer calls these functions when a shell asks for completions; every other start pays for nothing but their
-definition.
+Typer calls these functions only when a shell asks for completions, so the modules that they need are imported
+inside them.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ def is_asked_for() -> bool:
 
 
 def targets(incomplete: str) -> list[str]:
-    """Return the training recipes that begin so."""
+    """Return the training recipes whose names begin with the typed text."""
     from envcheck.commands import examine
 
     return _beginning(examine.knowledge().targets, incomplete)
 
 
 def machines(incomplete: str) -> list[str]:
-    """Return the declared machines that begin so."""
+    """Return the declared machines whose names begin with the typed text."""
     from envcheck.commands import examine
 
     return _beginning(examine.knowledge().machines, incomplete)
 
 
 def rules(incomplete: str) -> list[str]:
-    """Return the ids of rules that begin so."""
+    """Return the ids of rules that begin with the typed text."""
     from envcheck.commands import examine
 
     return _beginning((rule.id for rule in examine.knowledge().rules), incomplete)
 
 
 def gpus(incomplete: str) -> list[str]:
-    """Return the GPUs that begin so, as one word each: `A100-SXM4-80GB`."""
+    """Return the GPUs whose names begin with the typed text, as one word each: `A100-SXM4-80GB`."""
     from envcheck.commands import examine
 
     models = examine.knowledge().tables.gpu_models
@@ -51,14 +51,14 @@ def gpus(incomplete: str) -> list[str]:
 
 
 def formats(incomplete: str) -> list[str]:
-    """Return the report formats that begin so."""
+    """Return the report formats whose names begin with the typed text."""
     from envcheck.reports import render
 
     return _beginning((name for name in render.formats() if name != "terminal"), incomplete)
 
 
 def languages(incomplete: str) -> list[str]:
-    """Return the languages that begin so."""
+    """Return the languages whose codes begin with the typed text."""
     from envcheck.host.package_files import source_texts
 
     files = source_texts("compat/lang", "")

@@ -1,7 +1,7 @@
 """How a command declares its options and arguments: the metadata of `Annotated` in its signature.
 
-Typer's own declarations would import typer for every command line, which takes a third of doctor's time
-(and half of it with typer 0.29, which imports pydantic). `plain_words` reads most command lines from these
+Typer's own declarations would import typer for every command line. That takes a third of doctor's time, and
+half of it with typer 0.29, which imports pydantic. `plain_words` reads most command lines from these
 declarations alone; `program` hands them to typer for all others, for help texts and for completion.
 """
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from typing import Any, TypedDict, Unpack
 
     class DeclarationSettings(TypedDict, total=False):
-        """Name what typer's declarations of the same names take: see typer's documentation."""
+        """Those keyword arguments of typer's `Option` and `Argument` that envcheck uses."""
 
         metavar: str
         help: str

@@ -70,7 +70,7 @@ def command(
 
 
 def _compare(request: ExamineRequest, files: tuple[str, str], lang: str | None, *, as_json: bool) -> int:
-    """Print the difference between two inventories; return 1 if the second has an error of its own."""
+    """Print the difference of two inventories; return 1 if the second has an error that the first lacks."""
     from envcheck.commands import examine
     from envcheck.policy import decision
     from envcheck.reports import diff

@@ -2,8 +2,8 @@
 
 Each command is a module of this package, named like the command. The module defines `command`, a function
 whose parameters are declared as options and arguments and whose docstring is the help text. Only the module
-of the called command is imported, and typer only if `plain_words` cannot read the arguments: both would
-cost more than the command's own work.
+of the called command is imported, and typer only if `plain_words` cannot read the arguments. Importing all
+modules, or typer, would take longer than the command's own work.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def run(arguments: list[str]) -> int:
 
 
 def _call(arguments: list[str]) -> int:
-    """Call the command that the arguments name: without typer if they can be read without it."""
+    """Call the command that the arguments name; use typer only if they cannot be read without it."""
     if arguments and arguments[0] in COMMANDS and not completion.is_asked_for():
         module = command_module(arguments[0])
         if not hasattr(module, "CONTEXT_SETTINGS"):

@@ -1,7 +1,7 @@
-"""Options that several commands share, as annotations for typer, and the request that they add up to.
+"""Options that several commands share, as annotations for typer, and the request built from them.
 
-An option that only one command takes is declared in that command's module. Options have names instead of
-standing in the signatures, because typer evaluates the annotations of a signature four times.
+An option that only one command takes is declared in that command's module. Each annotation is a named
+constant, because typer evaluates the annotations of a signature four times.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def dash_is_standard_output(file: str) -> str:
-    """Return the file that an option names; empty, which stands for standard output, for `-`."""
+    """Return the file that an option names; for `-`, return an empty name, which means standard output."""
     return "" if file == "-" else file
 
 

@@ -1,7 +1,7 @@
 """Everything that a command writes: data on stdout or into a file, messages on stderr.
 
-All of it is cleaned (control characters) and redacted (secrets, home folders) here, on its way out. The only
-exceptions are `--version` and `gate --runtime`, which print for themselves because they load nothing.
+This module removes control characters and redacts secrets and home folders from all of it. The only
+exceptions are `--version` and `gate --runtime`, which print without this module to start faster.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def choose_format(*, as_json: bool, report_format: str, file: str) -> str:
 
 
 def verbosity(report_format: str, *, verbose: bool, quiet: bool) -> Verbosity:
-    """Return how much a report says.
+    """Return the level of detail of a report.
 
     Raises:
         InputError: both options are given, or the format always says everything.
@@ -67,7 +67,8 @@ def verbosity(report_format: str, *, verbose: bool, quiet: bool) -> Verbosity:
 def write_report(report: Report, report_format: str, file: str) -> bool:
     """Write a report to `file`, or to stdout if `file` is empty.
 
-    Returns whether more for people may follow on stdout: the report went to a file or is itself text.
+    Return whether further text for people may be printed on stdout. That is the case if the report went to
+    a file or is itself text.
     """
     from envcheck.core.findings import Question
     from envcheck.reports.render import beside, rendered
@@ -87,7 +88,7 @@ def write_report(report: Report, report_format: str, file: str) -> bool:
 
 
 def _print_answer(report: Report, private: Private) -> None:
-    """Print the first line of a report whose rest went to a file."""
+    """Print the headline of a report that was written to a file."""
     from envcheck.reports.headline import headline
 
     print_data(f"{inline(headline(sanitized(report, private)).text)}\n")
@@ -105,7 +106,7 @@ def print_data(text: str, *, coloured: bool = False) -> None:
     """Print data on stdout; a coloured text was cleaned before it was coloured.
 
     Raises:
-        ExamineError: stdout is closed or cannot take the data. A reader that went away is no error.
+        ExamineError: stdout is closed or cannot take the data. A pipe that its reader has closed is no error.
     """
     if sys.stdout is None:
         raise ExamineError("standard output is closed: nowhere to print")
@@ -115,7 +116,7 @@ def print_data(text: str, *, coloured: bool = False) -> None:
         sys.stdout.write(_redacted(text if coloured else clean(text)))
         sys.stdout.flush()
     except OSError as error:
-        # Whatever is still buffered is flushed at exit, and that flush must not fail again.
+        # Python flushes the buffered rest at exit, and that flush must not fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):
             return  # as in `envcheck … | head`: the exit code stays what the command found
@@ -143,7 +144,7 @@ def _redacted(text: str) -> str:
 
 
 def in_language(text: str, lang: str | None) -> str:
-    """Translate a text that was written in English, line by line; a line without a translation stays.
+    """Translate an English text line by line; a line without a translation stays in English.
 
     Reports with their own language (`doctor`, `gate`, `check`) do not need this.
 
@@ -179,7 +180,7 @@ def print_message(message: str) -> None:
 
 @contextlib.contextmanager
 def progress_line() -> Iterator[Callable[[str], None] | None]:
-    """Give a function that shows one changing line on a terminal, and clear it at the end; else None."""
+    """Yield a function that shows one changing line, cleared at the end; None if stderr is no terminal."""
     if sys.stderr is None or not sys.stderr.isatty():
         yield None
         return

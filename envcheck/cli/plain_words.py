@@ -1,7 +1,7 @@
 """Command lines that can be read without typer: options spelt out, their values, and words.
 
-Whatever is not certainly meant as it is read here (an unknown option, a value that begins with a dash, a
-number out of range, `--`, `--help`) is left to typer, which also knows how to complain.
+Anything that could mean something else (an unknown option, a value that begins with a dash, a number out of
+range, `--`, `--help`) is left to typer, which also reports wrong usage.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class _Declared:
 
 
 def parse(command: Callable[..., int], words: Sequence[str]) -> dict[str, object] | None:
-    """Return the keyword arguments that words give a command, or None if typer must read them."""
+    """Return a command's keyword arguments from these words, or None if typer must read them."""
     declared = [
         _Declared(name, annotation)
         for name, annotation in get_type_hints(command, include_extras=True).items()

@@ -1,4 +1,4 @@
-"""The command line as a typer program: for help texts, completion, complaints and unusual spelling."""
+"""The command line as a typer program: for help texts, completion, usage errors and unusual spelling."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _declaration(parameter: CommandParameter) -> Any:
 
 
 def _summary(module: ModuleType) -> str:
-    """Return the first paragraph of a command's help; unlike one that click shortens, it is never cut."""
+    """Return the first paragraph of a command's help in full; click would shorten it."""
     return " ".join((module.command.__doc__ or "").partition("\n\n")[0].split())
 
 
@@ -61,5 +61,5 @@ def _program() -> None:
 
 
 def _needs_completion(arguments: list[str]) -> bool:
-    """Return whether a shell asks for completions, or the user for the help or script that mentions them."""
+    """Return whether a shell asks for completions, or help is shown that lists the completion options."""
     return arguments[:1] in ([], ["--help"], ["-h"]) or completion.is_asked_for()

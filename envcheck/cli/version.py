@@ -1,4 +1,4 @@
-"""`envcheck --version -v`: the version, and the digest of the knowledge that this installation judges by."""
+"""`envcheck --version -v`: the version, and the digest of the knowledge that this installation uses."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from envcheck.commands import examine
 from envcheck.host.package_files import changed_files
 from envcheck.knowledge.load import tree_digest
 
-_MOST_NAMED = 5  # files that the line on changes names
+_MOST_NAMED = 5  # changed files that the output names
 
 
 def run(arguments: list[str]) -> int:  # noqa: ARG001 - the signature of every `run`
-    """Print version, digest and Python; return 3 if the knowledge is not what it was when it was built."""
+    """Print version, digest and Python; return 3 if the knowledge or a file changed since the build."""
     tree = examine.source_tree()
     stated, found = tree["digest"], tree_digest(tree)
     changed = changed_files() or []

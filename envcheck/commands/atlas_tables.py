@@ -12,7 +12,7 @@ from envcheck.rules.requirements import split_requirement
 
 
 def published_build(package: str, version: str) -> Mapping[str, tuple[str, ...]] | None:
-    """Return what the wheels of a release were built for; None if the release was not read."""
+    """Return what the wheels of a release were built for; None if the atlas lacks the release."""
     row = release_table().row(package, version)
     return None if row is None else row.build
 

@@ -28,9 +28,9 @@ from envcheck.reports.findings import place_of
 class Checked(NamedTuple):
     """The result of a check.
 
-    `report` covers all files, `lines` holds one line for every finding, and `remarks` names the
-    dependencies that were not judged, one a line; `summary` names those that share a file and a reason in one
-    line. `patches` are the edits of the files that fix their errors.
+    `report` covers all files. `lines` holds one line for every finding. `remarks` has one line for each
+    dependency that was not judged; `summary` has one line for all of them that share a file and a reason.
+    `patches` are the edits of the files that fix their errors.
     """
 
     report: Report
@@ -42,7 +42,7 @@ class Checked(NamedTuple):
 
 
 class _Context(NamedTuple):
-    """What every file is judged with; `python` is a version such as `3.11`, or empty."""
+    """The input that is the same for every file; `python` is a version such as `3.11`, or empty."""
 
     request: ExamineRequest
     machines: tuple[DeclaredMachine, ...]
@@ -63,7 +63,7 @@ def check(
     `python` is the version that the files will be installed for, such as `3.11`.
 
     Raises:
-        InputError: the kind of a file cannot be recognised by its name, or it has a mistake; names its place.
+        InputError: a file's name does not show its kind, or the file has a mistake; names the place.
         EnvcheckError: as `gate.judge_image`.
     """
     settings = examine.read_settings() or Settings()
@@ -98,7 +98,7 @@ def check(
 
 
 def _plan(report: Report, read: Inventory, context: _Context) -> Plan | None:
-    """Return the change that fixes a list's errors, if other versions can."""
+    """Return the change that fixes a list's errors; None if there is none, or for several machines."""
     errors = [
         one
         for one in report.judgement.findings
@@ -112,7 +112,7 @@ def _plan(report: Report, read: Inventory, context: _Context) -> Plan | None:
 
 
 def _patches(dependencies: DependencyList, plan: Plan | None) -> Iterator[str]:
-    """Yield the edits of a list's files that a plan asks for."""
+    """Yield the edits of a list's files that a plan requires."""
     if plan is None:
         return
     found = edits.edits_of(dependencies, plan)
@@ -132,9 +132,9 @@ def _read_files(files: Sequence[str], context: _Context) -> list[DependencyList]
 
 
 def _judge_list(dependencies: DependencyList, context: _Context) -> tuple[Report, Plan | None]:
-    """Return the report on a list, and the change that mends its errors.
+    """Return the report on a list, and the change that fixes its errors.
 
-    The fix under a finding is the one of that change, so that it is the edit of the file.
+    Findings show the fix from that change, so that the report and the file's patch agree.
     """
     read = dependency_files.inventory(dependencies)
     if context.python and read.known("python.version") is None:
@@ -158,12 +158,12 @@ def _judge_list(dependencies: DependencyList, context: _Context) -> tuple[Report
         generated += ranges.conflict_findings(found, dependencies)
     report = report._replace(judgement=examine.add_findings(report.judgement, generated))
     report = _with_overruled_as_notes(report, dependencies.overridden)
-    # Even a file without torch may bring in two packages that cannot work together.
+    # A file without torch is judged too: it may install two packages that cannot work together.
     return _with_places(report._replace(nothing_to_judge="", diagnostics=diagnostics)), plan
 
 
 def _with_overruled_as_notes(report: Report, overridden: frozenset[str]) -> Report:
-    """Return the report with a note in place of each warning on a requirement that the file overrules."""
+    """Return the report with findings lowered to notes where the file overrides the requirement."""
     if not overridden:
         return report
     findings = tuple(
@@ -176,7 +176,7 @@ def _with_overruled_as_notes(report: Report, overridden: frozenset[str]) -> Repo
 
 
 def _with_places(report: Report) -> Report:
-    """Return the report with the place of each finding, which a merged report may no longer tell."""
+    """Store in each finding its place, which cannot be derived any more once reports are merged."""
     findings = tuple(one._replace(place=place_of(one, report)) for one in report.judgement.findings)
     return report._replace(judgement=report.judgement._replace(findings=findings))
 
@@ -189,7 +189,7 @@ def _line(finding: Finding, report: Report) -> str:
 
 
 def _not_read(dependencies: DependencyList) -> list[Finding]:
-    """Return an undecided finding for lines that refer to something unread, which may add any package."""
+    """Return an undecided finding for lines that refer to something unread; it may add any package."""
     if not dependencies.remarks:
         return []
     parts = (remark.partition(": ") for remark in dependencies.remarks)
@@ -209,7 +209,7 @@ def _not_read(dependencies: DependencyList) -> list[Finding]:
 
 
 def _not_judged(dependencies: DependencyList, python: str) -> Iterator[ListedPackage]:
-    """Yield the packages of a list whose version stays open."""
+    """Yield the packages of a list that were not judged, because their version is not known."""
     found = ranges.read_ranges(dependencies, python)
     judged = {*found.choice.chosen, *(one.package for one in found.choice.conflicts)} if found else set()
     for line in dependencies.lines:

@@ -1,7 +1,7 @@
 """The machine that the user declares: its platform, driver and GPUs in place of the probed ones.
 
-Images and locks are made where no GPU is, so `--driver`, `--gpu`, `--platform` and `--glibc` describe the
-machine that will run them.
+Images and locks are often made on machines without GPUs, so `--driver`, `--gpu`, `--platform` and `--glibc`
+describe the machine that will run them.
 """
 
 import re
@@ -145,7 +145,7 @@ def declared_gpu(query: str, matrix: Matrix) -> tuple[str, str]:
     """Return the key and the value of the fact that one `--gpu` declares.
 
     The query is a compute capability (`9.0`, `sm_90`), or a GPU's name as people write it: `A100-80G` is any
-    of the A100s with 80 GB. Of a variant that is not listed, only the compute capability is known.
+    of the A100s with 80 GB. For a variant that is not listed, the fact is its compute capability alone.
 
     Raises:
         InputError: no known GPU matches, or several of different compute capability do.
@@ -188,7 +188,7 @@ _NO_GPU_IN_WORDS = frozenset({"cpu", "no", "0", "null", "false", "nothing"})
 
 
 def _spelled(query: str, known: Sequence[GpuModel]) -> list[GpuModel]:
-    """Return the GPUs whose name or alias consists of the query's words."""
+    """Return the first GPU whose name or alias consists of the query's words; empty if there is none."""
     words = _name_words(query)
     return [model for model in known if any(words == _name_words(name) for name in model.names)][:1]
 
@@ -206,7 +206,7 @@ def _expanded(query: str, matrix: Matrix) -> list[str]:
 
 
 _MOST_GPUS = 72
-"""GPUs of the largest system that is one machine to its programs."""
+"""The number of GPUs in the largest system that programs see as one machine."""
 
 
 def _name_words(name: str) -> frozenset[str]:

@@ -12,7 +12,7 @@ from envcheck.core.findings import Plan
 from envcheck.dependency_files import DependencyList, ListedPackage
 
 _EDITABLE = (".txt", ".in", ".toml")
-"""Files whose lines hold requirements; a lock is made anew instead."""
+"""Files whose lines hold requirements; other files, such as locks, are generated again instead."""
 
 _REQUIREMENT = re.compile(
     r"(?P<name>[A-Za-z][\w.-]*)(?P<extras>\s*\[[^\]]*\])?\s*(?P<bounds>(?:[<>=!~]=?=?\s*[^\s,;\"'#]+\s*,?\s*)*)"

@@ -4,7 +4,7 @@
 judges, and the functions at the end load the knowledge that both need.
 
 `envcheck doctor` imports this module, so whatever only some commands need is imported inside functions.
-The request is a dataclass all the same: fields that can only be named are worth the 0.7 ms that it costs.
+The request is nevertheless a dataclass: keyword-only fields are worth the 0.7 ms that it costs.
 """
 
 import json
@@ -127,7 +127,7 @@ def inventory_report(request: ExamineRequest, host: Host) -> dict[str, Any]:
 
     Raises:
         InputError: as `take_inventory`; also if a part of a configuration could not be read, because
-            whoever reads the facts file would take the rest for the whole.
+            the facts file would look complete.
     """
     return inventory_and_diagnostics(request, host)[0]
 
@@ -180,17 +180,20 @@ def take_inventory(
 
 
 FOUND = "in this folder, read and not run"
-"""What named an environment that nobody named. Its start-up files may be anybody's, so they are not run."""
+"""The origin of an environment that was found, not named by the user.
+
+Anybody may have written its start-up files, so its interpreter is not started.
+"""
 
 
 def environment_to_read(request: ExamineRequest, host: Host) -> probes.ProbeRequest:
-    """Return the environment to examine; one that was found, not named, is read without running anything."""
+    """Return the environment to examine; if it was found, not named, nothing of it is run."""
     path, named_by = which_environment(request.python, host)
     return probes.ProbeRequest(path, named_by, request.static or named_by == FOUND, request.deadline_s)
 
 
 def environment_to_run(python: str | None, host: Host) -> tuple[Path, str]:
-    """Return the environment whose interpreter shall be started, and what named it.
+    """Return the environment whose interpreter is to be started, and what named it.
 
     Raises:
         InputError: it was found, not named, and is not the one that runs envcheck.
@@ -232,7 +235,7 @@ def read_facts(file: str, keys: Vocabulary) -> Inventory:
     Raises:
         InputError: the file cannot be read or has a mistake; with its place.
     """
-    from envcheck.commands.facts_files import read_facts_file  # most starts read no file of the user's
+    from envcheck.commands.facts_files import read_facts_file  # most starts read no facts file
 
     return read_facts_file(file, keys)
 
@@ -302,9 +305,10 @@ def report_on(
     fix_from: Severity | None = None,
     requirements: RequirementCheck | None = None,
 ) -> Report:
-    """Derive what follows from an inventory as it was read, judge it, and return the report.
+    """Derive what follows from an inventory, judge the result, and return the report.
 
-    `requirements` is the result of `check_requirements`, if the caller has it.
+    `read` is the inventory before anything is derived. `requirements` is the result of
+    `check_requirements`, if the caller has it.
 
     Raises:
         ExamineError: there is no rule to judge by.
@@ -341,9 +345,9 @@ def report_on(
 
 
 def _newer_releases(inventory: Inventory, matrix: Matrix) -> Mapping[str, str]:
-    """Return the releases here that came out after the atlas was read, by package."""
+    """Return the installed releases that were published after the atlas was read, by package."""
     installed = installed_versions(inventory)
-    if len(installed) < 2:  # noqa: PLR2004 - the atlas was not loaded for the judging
+    if len(installed) < 2:  # noqa: PLR2004 - judging did not load the atlas
         return {}
     return newer_releases(matrix.atlas(), installed)
 
@@ -388,7 +392,7 @@ def with_requirements(read: Inventory) -> Inventory:
 def _implied_findings(
     read: Inventory, judgement: Judgement, matrix: Matrix, target: Target | None
 ) -> Sequence[Finding]:
-    """Return what follows if a list of versions was installed with what its releases pin."""
+    """Return the findings that follow if a list of versions is installed with what its releases pin."""
     if "pkg" in read.complete or not installed_versions(read):
         return ()
     from envcheck.commands import published_requirements
@@ -402,7 +406,7 @@ def _implied_findings(
 
 
 def _missing_releases(read: Inventory) -> Sequence[Finding]:
-    """Return what a list of versions requires that no release can meet; nothing for an environment."""
+    """Return findings on requirements of a list that no release can meet; none for an environment."""
     if "pkg" in read.complete or len(installed_versions(read)) < 2:  # noqa: PLR2004 - no two packages
         return ()
     from envcheck.commands.published_requirements import missing_releases
@@ -411,7 +415,7 @@ def _missing_releases(read: Inventory) -> Sequence[Finding]:
 
 
 def _with_runs_beside_metadata(judgement: Judgement, inventory: Inventory, matrix: Matrix) -> Judgement:
-    """Note on each violated requirement that the same two releases trained all the same, if they did."""
+    """Add a note to each violated requirement whose two releases were nevertheless measured training."""
     findings = tuple(
         finding._replace(note=note)
         if finding.rule.group == "requires-dist" and (note := _run_beside(finding.rule.id, inventory, matrix))
@@ -435,7 +439,7 @@ def _run_beside(rule_id: str, inventory: Inventory, matrix: Matrix) -> str:
 
 
 def _atlas_rules(inventory: Inventory, matrix: Matrix, *, worded: bool = True) -> Sequence[Rule]:
-    """Return a rule for each two packages whose code does not fit; with texts and fixes if `worded`."""
+    """Return a rule for each pair of incompatible packages here; with texts and fixes if `worded`."""
     installed = installed_versions(inventory)
     if len(installed) < 2:  # noqa: PLR2004 - no two packages, nothing to compare
         return ()
@@ -449,7 +453,7 @@ def _atlas_rules(inventory: Inventory, matrix: Matrix, *, worded: bool = True) -
 
 
 def with_atlas_rules(matrix: Matrix, inventory: Inventory) -> Matrix:
-    """Return the matrix with the atlas's rules on all releases of the packages that are installed."""
+    """Return the matrix with the atlas's rules on all releases of the installed packages."""
     from envcheck.knowledge import atlas_rules
 
     generated = atlas_rules.rules_of(matrix.atlas(), installed_versions(inventory))
@@ -459,7 +463,7 @@ def with_atlas_rules(matrix: Matrix, inventory: Inventory) -> Matrix:
 def add_fixes(
     judgement: Judgement, read: Inventory, inventory: Inventory, matrix: Matrix, target: Target | None
 ) -> Judgement:
-    """Give each broken finding those fixes of its rule that were tried and work here."""
+    """Try the fixes of each broken finding's rule, and give the finding those that work here."""
     # A fix is refused only if it breaks a rule at error level, so only those rules are judged again.
     all_rules = (*matrix.rules, *target_rules(target))
     errors = [rule for rule in all_rules if rule.severity is Severity.ERROR]
@@ -488,7 +492,7 @@ def add_fixes(
 
 
 def _smallest_fix_first(finding: Finding, inventory: Inventory) -> Finding:
-    """Sort the fixes as `--fix` compares changes, so that both advise the same one."""
+    """Sort the fixes as `--fix` compares changes, so that both recommend the same one."""
     from envcheck.resolution.remediation.moves import move_size  # few findings have several fixes
 
     def size(fix: Fix) -> tuple[bool, int, int, bool]:
@@ -553,7 +557,7 @@ def plan_change(read: Inventory, matrix: Matrix, target: Target | None, level: S
 
 
 def _release_rows(read: Inventory, matrix: Matrix) -> list[Mapping[str, Any]]:
-    """Return the releases in the tables, and for other installed packages those that the atlas has."""
+    """Return the releases in the tables, and the atlas's releases for other installed packages."""
     rows: list[Mapping[str, Any]] = [
         *(matrix.tables.get("release") or source_tree()["tables"].get("release", []))
     ]
@@ -590,7 +594,7 @@ def add_findings(judgement: Judgement, generated: Sequence[Finding]) -> Judgemen
 
 
 def locate_facts(judgement: Judgement, facts_file_name: str | None) -> dict[str, Place]:
-    """Return where the facts file sets the facts that the findings rest on, by the facts' keys."""
+    """Return where the facts file sets the facts in the findings' evidence, by the facts' keys."""
     if not facts_file_name or not judgement.findings:
         return {}
     from envcheck.core import toml_locations
@@ -645,7 +649,7 @@ def load_matrix(keys: Vocabulary, overlay_files: Sequence[str] = (), *, errors_o
 
 
 def published_build(package: str, version: str) -> Builds | None:
-    """Return what the wheels of a release were built for; None if the release was not read."""
+    """Return what the wheels of a release were built for; None if the atlas lacks the release."""
     from envcheck.commands import atlas_tables
 
     return atlas_tables.published_build(package, version)
@@ -679,7 +683,7 @@ def _shipped_gaps(package: str) -> dict[str, Any]:
 def source_tree() -> dict[str, Any]:
     """Load all of compat/ as one tree, with release rows and cases, which judging does not need.
 
-    Each call returns a tree of its own, which the caller may change.
+    Each call returns a new tree, which the caller may change.
     """
     tree: dict[str, Any] = json.loads(_source_json())
     return tree
@@ -687,7 +691,7 @@ def source_tree() -> dict[str, Any]:
 
 @cache
 def _source_json() -> str:
-    """Return the tree as JSON: from the wheel, or from the files of a checkout, which take a second."""
+    """Return the tree as JSON: from the wheel, or from the files of a checkout, which takes a second."""
     text = shipped_text("source.json")
     if text:
         return text
@@ -697,11 +701,11 @@ def _source_json() -> str:
 
 
 def overlay_texts(overlay_files: Sequence[str]) -> list[tuple[str, str, str]]:
-    """Read the overlays as (file, what named it, text): those of the settings, then those of `--matrix`.
+    """Return the overlays as (file, what named it, text): those of the settings, then of `--matrix`.
 
     Raises:
-        InputError: the settings or one of the files cannot be read, or the settings trust keys and none of
-            these signed the file.
+        InputError: the settings or one of the files cannot be read, or the settings list trusted keys and
+            none of them signed the file.
     """
     settings = read_settings()
     named = [(file, settings.file) for file in settings.matrix] if settings is not None else []
@@ -726,7 +730,7 @@ def read_settings() -> "Settings | None":
 
 
 def with_settings(request: ExamineRequest, settings: "Settings | None") -> ExamineRequest:
-    """Return the request with the target and the training of the settings where it names none."""
+    """Return the request; if it names no target or training, take those of the settings."""
     if settings is None:
         return request
     return replace(
@@ -753,7 +757,7 @@ def find_target(name: str | None, matrix: Matrix) -> Target | None:
     """Return the target of this name; None if no name is given.
 
     Raises:
-        InputError: there is no such target; names the nearest.
+        InputError: there is no such target; names similar ones.
     """
     if name is None:
         return None

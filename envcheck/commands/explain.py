@@ -99,7 +99,7 @@ def explain_chunks(
     host: Host,
     origin: LogOrigin | None = None,
 ) -> Explanation:
-    """Explain a log that comes in chunks: read it, match its events, find its environment, judge that.
+    """Explain a log that comes in chunks: read it, match its events, find its environment, judge it.
 
     `origin` is what wrote the log, if that is known.
 
@@ -148,7 +148,7 @@ def _texts(text: _LogText) -> Iterator[tuple[str, int]]:
 
 
 def _is_of_cuda(signature: Signature, matrix: Matrix) -> bool:
-    """Return whether a known failure is one of NVIDIA's driver, its GPUs or CUDA."""
+    """Return whether a known failure concerns NVIDIA's driver, its GPUs or CUDA."""
     rule = matrix.rule(signature.rule) if signature.rule else None
     if rule is None:
         texts = (signature.title, signature.advice, *(pattern.pattern for pattern in signature.patterns))
@@ -161,7 +161,7 @@ _OF_CUDA = re.compile(r"(?i)cuda|nvidia|nccl|nvcc|cudnn|cublas")
 
 
 def _with_kind(cause: Cause, missing: MissingAnswer) -> Cause:
-    """Return a cause that no signature knows with the kind that the missing name gives it."""
+    """Return the cause; if no signature matched it, set its kind by the missing name."""
     if cause.match is not None or cause.kind not in ("unknown", "code"):
         return cause
     name = missing.missing
@@ -174,7 +174,7 @@ def _with_kind(cause: Cause, missing: MissingAnswer) -> Cause:
 
 
 def _missing(diagnosis: Diagnosis, known: _Known) -> MissingAnswer | None:
-    """Return what the first cause misses, and what is known of where it is missing."""
+    """Return the name that the first cause lacks, and which releases are known to lack or have it."""
     cause = diagnosis.cause
     tables = known.tree["tables"]
     missing = missing_names.missing_name(cause.event, tables) if cause else None
@@ -194,7 +194,7 @@ def _missing(diagnosis: Diagnosis, known: _Known) -> MissingAnswer | None:
 
 
 def _names_of(package: str) -> str:
-    """Return the file of compat/names/ on a package: JSON in the wheel, text in a checkout; or nothing."""
+    """Return the text of a package's file in compat/names/, or an empty text if there is none."""
     shipped = shipped_text(f"names/{package}.json")
     if shipped is not None:
         return str(json.loads(shipped))
@@ -202,7 +202,7 @@ def _names_of(package: str) -> str:
 
 
 def _report_on(request: ExamineRequest, judged: _Environment, matrix: Matrix) -> Report:
-    """Judge the environment as `doctor` does, fixes included; a matrix without rules is no error here."""
+    """Judge the environment as `doctor` does, with fixes; a matrix without rules is not an error here."""
     inventory = derive.derive(judged.inventory, matrix)
     target = examine.find_target(request.target, matrix)
     judgement = examine.judge_inventory(inventory, matrix, target)
@@ -358,7 +358,10 @@ def _unpacked(chunks: Iterable[bytes | Gap], note: Callable[[str], None]) -> Ite
 _SAMPLE = 1 << 16
 _CONTROLS = bytes({*range(32)} - {*b"\t\n\r\f\b\x1b\x07"})
 _TEXT_PER_CONTROL = 20
-"""Bytes per control character that text has at least; a log cut by a crash has some, random bytes 2 in 20."""
+"""The least bytes per control character in text.
+
+A log that a crash cut off contains a few; random bytes contain about 2 in 20.
+"""
 
 
 def _refuse_binary(chunk: bytes, name: str) -> None:
@@ -394,7 +397,7 @@ def _printed_facts(text: _LogText, command: str, known: _Known) -> Inventory:
 
 
 def _facts_of_command(command: str, source: str, matrix: Matrix) -> list[Fact]:
-    """Return what a command line says about training; nothing if it cannot be read."""
+    """Return what a command line states about training; empty if it cannot be read."""
     start = command.find(" --")
     if start < 0:
         return []
@@ -435,7 +438,7 @@ def _choose_environment(
 
 
 _LONGEST_SUBJECT = 300
-"""Characters of the facts of a log that its subject quotes."""
+"""Maximum number of characters of the log's facts that the report's subject quotes."""
 
 
 def _subject_of_log(printed: Inventory) -> str:

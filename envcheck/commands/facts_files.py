@@ -1,7 +1,7 @@
-"""Read the files of `--facts`: facts files, and what people paste: nvidia-smi, pip list, conda list.
+"""Read the files of `--facts`: facts files, and pasted output of nvidia-smi, pip list, conda list and so on.
 
-What is neither TOML nor JSON is read in the forms that a log may hold, too. Several files are one inventory;
-a fact that two of them state differently is a mistake.
+A file that is neither TOML nor JSON is read as output of the tools that are also recognised in logs. Several
+files make one inventory; if two of them state a fact differently, that is an error.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def read_facts_file(file: str, keys: Vocabulary) -> Inventory:
 
 def _parsed(text: str, file: str) -> Any:
     if text.lstrip().startswith(("{", "//", "/*")):
-        from envcheck.training_config.readers import json_text  # most starts read no file of the user's
+        from envcheck.training_config.readers import json_text  # most starts read no facts file
 
         return json_text.loads(text, file)
     from envcheck.core import parsing

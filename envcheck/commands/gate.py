@@ -1,4 +1,4 @@
-"""Judge an environment as a gate: for every machine it must run on, against its lock, under a policy.
+"""Judge an environment as a gate: for every machine it must run on, against its lock, by a policy.
 
 What was judged is written into the image as a manifest; `gate --runtime` compares each start with it.
 """
@@ -36,20 +36,23 @@ INTERPRETERS = ("/usr/local/bin/python3", "/usr/bin/python3", "/opt/conda/bin/py
 """Where to look for the Python of an unpacked root if `--python` names none."""
 
 NO_MANIFEST = "none"
-"""The value of `--manifest` and ENVCHECK_MANIFEST that writes no manifest."""
+"""The value of `--manifest` and ENVCHECK_MANIFEST that means: write no manifest."""
 
 
 # `__eq__` and `__repr__` are not used; building them would take 0.3 ms of every start.
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False, repr=False)
 class GateOptions:
-    """The gate's own options; None and empty values leave the choice to the settings.
+    """The gate's own options; for None and empty values, the settings decide.
 
     Attributes:
         machines: names of declared machines to judge for.
         lock: the file that the environment was installed from, to report drift from it.
-        verify_s: seconds that comparing files with their RECORD may take; None does not compare.
+        verify_s: seconds that comparing files with their RECORD may take; None means no comparison.
         manifest: where to write the manifest, or `none`.
         root: the folder of an unpacked image to judge.
+        fail_on: the lowest severity that shuts the gate.
+        undecided: `pass` ignores undecided rules, `warn` lists them, `fail` shuts the gate.
+        strict: take warnings and undecided rules as failures, unless the two options above are given.
         only, skip: rules, or prefixes of rule ids, to judge by or to leave out.
     """
 
@@ -66,7 +69,7 @@ class GateOptions:
 
 
 class GateOutcome(NamedTuple):
-    """The result of a gate: the report, the decision, and the manifest as `tree`."""
+    """The result of a gate: the report, the decision, and the manifest's data as `tree`."""
 
     report: Report
     decision: Decision
@@ -154,7 +157,7 @@ def declared_machines(
 ) -> tuple[DeclaredMachine, ...]:
     """Return the machines to judge for: those named, else those that the settings require.
 
-    If the request declares a driver or GPUs, or names a facts file, the settings' machines do not count.
+    If the request declares a driver or GPUs, or names a facts file, the settings' machines are ignored.
 
     Raises:
         InputError: no machine of that name is declared; names the nearest.
@@ -190,7 +193,7 @@ def report_for_machines(
         return examine.report_on(subject, read, matrix, target)
     parts = []
     read = examine.with_requirements(read)
-    requirements = check_requirements(read)  # they are the same on every machine
+    requirements = check_requirements(read)  # the result is the same on every machine
     for declared in machines:
         moved = on_machine(read, declared, matrix)
         report = examine.report_on(subject, moved, matrix, target, requirements=requirements)
@@ -235,7 +238,7 @@ def on_machine(read: Inventory, declared: DeclaredMachine, matrix: Matrix) -> In
 _FACTS_OF_IMAGE = frozenset(
     {"host.os", "host.arch", "host.glibc", "cuda.compat", "cuda.compat_on_path", "cuda.toolkit", "host.tegra"}
 )
-"""Facts about hardware and host that nevertheless hold for the image wherever it runs."""
+"""Facts about hardware and host that belong to the image: they hold wherever it runs."""
 
 
 def _describes_builder(key: str) -> bool:
@@ -279,7 +282,7 @@ def _lock_drift(file: str, read: Inventory, matrix: Matrix) -> list[Finding]:
     """Compare what is installed with a lock.
 
     Raises:
-        InputError: the file is no lock, or was changed after envcheck wrote it.
+        InputError: the file is not a lock, or was changed after envcheck wrote it.
     """
     from envcheck import dependency_files
     from envcheck.core import versions  # most gates have no lock
@@ -325,7 +328,7 @@ def _manifest_tree(
     report: Report, read: Inventory, machines: Sequence[DeclaredMachine], decision: Decision, policy: Policy
 ) -> dict[str, Any]:
     """Return what was judged, in the format that `envcheck.policy.image_manifest` describes."""
-    # Without the builder's driver and GPUs, so that only what the image itself needs is written down.
+    # The builder's driver and GPUs are removed, so that the manifest holds only what the image needs.
     image = derive.derive(on_machine(read, DeclaredMachine(""), report.matrix), report.matrix)
     system, arch = image.known("host.os"), image.known("host.arch")
     needs, unknown = _needs_of_image(image)
@@ -366,11 +369,11 @@ _NEEDS = {
     "minimum_driver": "cuda.minimum_driver",
     "architectures": "build.torch.architectures",
 }
-"""What a start is judged by, with the facts that say it."""
+"""The image's needs that each start is compared with, by name in the manifest, and their facts."""
 
 
 def _needs_of_image(image: Inventory) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the image's needs, and why those that are unknown are unknown."""
+    """Return the image's needs, and for each unknown need why it is unknown."""
     needs: dict[str, Any] = {}
     unknown: dict[str, str] = {}
     for name, key in _NEEDS.items():

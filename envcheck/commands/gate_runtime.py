@@ -18,18 +18,18 @@ from envcheck.core import nvidia
 from envcheck.policy import image_manifest
 
 LIMIT = 4 * 1024 * 1024
-"""Bytes of a manifest that are read; that of an image with 500 packages has 30 thousand."""
+"""Maximum bytes read of a manifest; for an image with 500 packages it has 30 thousand."""
 
 SECONDS = 10.0
-"""What the driver may take by default; a cold driver wakes its GPUs one after the other."""
+"""Seconds that the driver may take by default; a cold driver wakes its GPUs one after the other."""
 
 MOST_GPUS = 256
-"""A driver that counts more GPUs than this is not believed."""
+"""The largest plausible number of GPUs; at a larger one, the GPUs are undecided."""
 
 USAGE = "envcheck gate --runtime [--manifest FILE] [--timeout SECONDS] [--json]"
 
 
-class DriverRefusal(Exception):  # noqa: N818 - it is how a run ends
+class DriverRefusal(Exception):  # noqa: N818 - a normal end of a run, not an error
     """One line for the user, and the exit code that goes with it."""
 
     def __init__(self, code: int, line: str) -> None:
@@ -41,9 +41,9 @@ class DriverRefusal(Exception):  # noqa: N818 - it is how a run ends
 class Observation:
     """What was read of this machine.
 
-    `names`, `uuids`, `capabilities` and `lost` (why NVML cannot reach it) are by the GPU's number. `trouble`
-    says what kept the driver from being read to the end. `refused` is NVML's own report that it cannot
-    serve this machine, without which no training can run.
+    The keys of `names`, `uuids`, `capabilities` and `lost` (why NVML cannot reach a GPU) are GPU numbers.
+    `trouble` says why the driver was not read completely. `refused` is NVML's own report that it cannot
+    serve this machine; no training can run then.
     """
 
     def __init__(self) -> None:
@@ -118,7 +118,7 @@ def _parse_seconds(text: str) -> float:
         seconds = float(text)
     except ValueError:
         seconds = 0.0
-    if not 0.1 <= seconds <= 600:  # noqa: PLR2004 - as doctor's --timeout
+    if not 0.1 <= seconds <= 600:  # noqa: PLR2004 - the limits of doctor's --timeout
         raise DriverRefusal(2, f"--timeout: expected seconds from 0.1 to 600, found {text[:40]!r}")
     return seconds
 
@@ -178,7 +178,7 @@ def observe(seconds: float) -> Observation:
 
 
 def _record(seen: Observation, event: object) -> None:
-    """Record one event of the child; anything malformed is passed over."""
+    """Record one event of the child; ignore anything malformed."""
     match event:
         case ["driver", str(version)]:
             seen.driver = version
@@ -273,7 +273,7 @@ def _query_driver(wire: int, seconds: float) -> None:
     import resource
     import signal
 
-    wire = fcntl.fcntl(wire, fcntl.F_DUPFD_CLOEXEC, 3)  # if the parent's were closed, it is 1 or 2
+    wire = fcntl.fcntl(wire, fcntl.F_DUPFD_CLOEXEC, 3)  # it is 1 or 2 if the parent's were closed
     signal.setitimer(signal.ITIMER_REAL, seconds + 10)  # ends this child even if the parent is killed
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     nowhere = os.open(os.devnull, os.O_RDWR)
@@ -291,7 +291,7 @@ def _query_driver(wire: int, seconds: float) -> None:
 
 
 def _query_nvml(library: object, wire: int) -> None:  # noqa: C901 - one NVML call after the other
-    """Write the driver, the number of GPUs and each GPU's identity to the pipe, a JSON list a line."""
+    """Write the driver, the number of GPUs and each GPU's identity to the pipe, one JSON list per line."""
     import ctypes
 
     def write(*event: object) -> None:
@@ -333,7 +333,7 @@ def judge_start(
 ) -> tuple[int, list[str]]:
     """Return the exit code, and the lines that explain it.
 
-    `visible` is CUDA_VISIBLE_DEVICES; `same_order` says whether its numbers are NVML's.
+    `visible` is CUDA_VISIBLE_DEVICES; `same_order` says whether CUDA numbers the GPUs as NVML does.
     """
     gate = manifest["gate"]
     assert isinstance(gate, dict)  # noqa: S101 - `image_manifest.problem` has checked it
@@ -368,7 +368,7 @@ def _judge_undecided(
 
 
 def _undecided_needs(manifest: dict[str, object], seen: Observation) -> list[str]:
-    """Return what the manifest does not know of the image's needs, and a driver that was not read."""
+    """Return a line for each need that the manifest does not know, and for a driver that was not read."""
     why = manifest["unknown"]
     assert isinstance(why, dict)  # noqa: S101 - `image_manifest.problem` has checked it
     undecided = [
@@ -387,7 +387,7 @@ def _driver_obstacles(manifest: dict[str, object], seen: Observation) -> list[st
     if (oldest := _newer_driver_needed(manifest, seen)) and not manifest["cuda_compat"]:
         return [f"driver {seen.driver}: the image (CUDA {cuda}) needs {oldest} or newer"]
     if cuda is None:
-        return []  # not known: a torch without CUDA would need no driver
+        return []  # the CUDA version is unknown: a torch without CUDA needs no driver
     if seen.refused:
         loaded = f"; the kernel module is {seen.driver}" if seen.driver else ""
         return [f"{seen.refused}{loaded}; the image (CUDA {cuda}) needs a driver and a GPU"]

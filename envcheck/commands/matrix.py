@@ -1,4 +1,4 @@
-"""Show what the matrix holds, look for mistakes in it, and make a page of it."""
+"""Show the matrix, check it for mistakes, and write it as an HTML page."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def show(subject: str | None, partner: str | None, overlays: Sequence[str]) -> s
     """Return the page of a package, a release or two packages; of everything if none is named.
 
     Raises:
-        InputError: nothing is known about it; names the nearest.
+        InputError: nothing is known about it; names similar subjects.
     """
     if subject is not None and partner is not None:
         from envcheck.knowledge.pair_page import pair_page
@@ -39,9 +39,9 @@ def show(subject: str | None, partner: str | None, overlays: Sequence[str]) -> s
 
 
 def html(place: str, overlays: Sequence[str]) -> str:
-    """Write the page to look things up in; return what to print.
+    """Write the HTML page of the matrix; return what to print.
 
-    `place` is a file that ends in `.html`, or a folder for index.html; with `-`, the page itself is returned.
+    `place` is a file that ends in `.html`, or a folder for index.html; for `-`, return the page itself.
 
     Raises:
         InputError: it cannot be written there.

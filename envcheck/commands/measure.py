@@ -1,8 +1,10 @@
 """Measure combinations for the matrix: install each in an environment, train its target, write the cells.
 
-There is one environment for each torch, changed in place from combination to combination, so that downloads
-are used again; at most two are kept, because one takes 5 GB. An interrupted run continues where it stopped:
-combinations that the output file already holds, measured by the same tests, are not run again.
+There is one environment for each torch. It is changed in place from combination to combination, so that
+downloads are reused. At most two are kept, because one takes 5 GB.
+
+An interrupted run continues where it stopped: combinations that the output file already holds, measured by
+the same tests, are not run again.
 """
 
 from __future__ import annotations
@@ -44,13 +46,13 @@ from envcheck.resolver_backends.index.settings import backend_environment, user_
 from envcheck.selftest import outcome as selftest_outcome
 
 INSTALL_S = 1200.0
-"""For one combination: torch and its CUDA packages are a 3 GB download; DeepSpeed is built from source."""
+"""Seconds for one combination: torch and its CUDA packages are a 3 GB download, DeepSpeed is compiled."""
 
 KEPT = 2
-"""Environments kept in the folder, the last used ones: one with CUDA packages takes 5 GB."""
+"""Number of environments kept in the folder, the last used ones: one with CUDA packages takes 5 GB."""
 
 FREE_MIB = 8 * 1024
-"""Disk that must be free before a torch is installed: its wheels and what they unpack to."""
+"""MiB of disk that must be free before torch is installed, for its wheels and their unpacked files."""
 
 BUILD_TOOLS = ("setuptools<81", "wheel", "packaging", "ninja", "py-cpuinfo")
 """What DeepSpeed's setup.py imports besides torch; older ones need pkg_resources, gone in setuptools 81."""
@@ -59,16 +61,16 @@ PATIENCE = 5.0
 """The factor on each test's deadline: a series runs for hours on a machine that does other work as well."""
 
 Tell = Callable[[str], None]
-"""Takes progress, a line at a time."""
+"""A function that receives progress, one line at a time."""
 
 
 class Combination(NamedTuple):
-    """Exact versions by package: those given and, for the target's other packages, those of a cell."""
+    """Exact versions by package: the given ones, and a cell's for the target's other packages."""
 
     pins: Mapping[str, str]
 
     def __str__(self) -> str:
-        """Return the versions as people list them."""
+        """Return the versions as one line of text."""
         return ", ".join(f"{name} {version}" for name, version in self.pins.items())
 
 
@@ -140,7 +142,7 @@ def _grid(given: Sequence[str]) -> Iterator[dict[str, str]]:
     """Yield every combination of the given releases.
 
     Raises:
-        InputError: one is no release, or none is of torch.
+        InputError: an item is not a release, or no release of torch is given.
     """
     choices: dict[str, list[str]] = {}
     for release in given:
@@ -159,7 +161,7 @@ def _completed(given: Mapping[str, str], target: Target, matrix: Matrix) -> Comb
     """Add the target's other packages, from the nearest cell that was measured as good.
 
     Raises:
-        InputError: no cell of the target names one of them.
+        InputError: one of these packages is in no cell of the target.
     """
     facts = {package_key(name): Fact(package_key(name), Known(version)) for name, version in given.items()}
     near = examine.nearest_cell(Inventory(facts, complete=frozenset({"pkg"})), matrix, target)
@@ -179,7 +181,7 @@ def _parse_train(given: Sequence[str]) -> dict[str, str | int | bool]:
     """Return the training facts of `--set`, such as `dora=true`.
 
     Raises:
-        InputError: one is not a training fact.
+        InputError: an item is not a training fact.
     """
     from envcheck.core.training_facts import KEYS
 
@@ -211,7 +213,7 @@ class _Series:
     def measure(
         self, combination: Combination, written: Sequence[Mapping[str, Any]]
     ) -> tuple[list[dict[str, Any]], bool]:
-        """Return the cells of a combination, and whether something of it could not be decided.
+        """Return the cells of a combination, and whether any test could not be decided.
 
         A combination that the written cells hold is not measured again.
         """
@@ -255,7 +257,7 @@ class _Series:
         self, combination: Combination, environment: Path
     ) -> tuple[Sequence[selftest_outcome.Outcome], dict[str, str]]:
         """Run the self-tests in an environment; return the outcomes, and the Python and the device used."""
-        # Only this environment is measured, so the user's PYTHONPATH stays out.
+        # The user's PYTHONPATH is removed, because only this environment is measured.
         variables = {name: value for name, value in self._host.environ.items() if name != "PYTHONPATH"}
         host = Host(self._host.root, variables)
         request = ExamineRequest(python=str(environment), overlays=self._options.overlays)
@@ -284,7 +286,7 @@ def _refuse_other_versions(combination: Combination, inventory: Inventory) -> No
 
 
 def tests_digest(options: selftest.SelftestOptions) -> str:
-    """Return a digest of all tests that may be run, so that a cell states by which text it was measured."""
+    """Return a digest of all tests that may be run, so that a cell states which tests measured it."""
     import hashlib
 
     texts = [claim.digest for claim in selftest.claims() if not options.only or claim.name in options.only]
@@ -295,7 +297,7 @@ def tests_digest(options: selftest.SelftestOptions) -> str:
 
 
 class _NotInstallableError(Exception):
-    """The releases cannot be installed together, by any installer."""
+    """No installer can install the releases together."""
 
 
 def _environment(
@@ -316,7 +318,7 @@ def _environment(
         _run_uv(["venv", "--quiet", str(place / "env"), *version], place, host)
     mark_used(place)
     install = ["pip", "install", "--quiet", "--python", str(python)]
-    # DeepSpeed's setup.py imports torch, so torch comes first, and builds are not isolated from it.
+    # DeepSpeed's setup.py imports torch, so torch is installed first and builds are not isolated.
     _run_uv([*install, f"torch=={combination.pins['torch']}", *BUILD_TOOLS], place, host)
     exact = [f"{name}=={version}" for name, version in combination.pins.items()]
     _run_uv([*install, "--no-build-isolation", *exact], place, host)
@@ -324,7 +326,7 @@ def _environment(
 
 
 def _make_room(folder: Path, tell: Tell) -> None:
-    """Remove the environments that were not used for longest.
+    """Remove the least recently used environments.
 
     Raises:
         ExamineError: the disk has no room for another environment.

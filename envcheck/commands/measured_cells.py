@@ -19,9 +19,9 @@ from envcheck.selftest.outcome import Outcome
 def cells_of(outcomes: Sequence[Outcome], target: Target) -> Iterator[dict[str, Any]]:
     """Yield a cell for each training configuration that was run; it fails if one of its tests does.
 
-    A variant that states all that the target states stands for a configuration; one that leaves something
-    open (checkpointing, for example) counts towards each of them. If no variant stands for a configuration,
-    only imports were tested.
+    A variant that states every fact of the target defines a configuration. A variant that leaves a fact open
+    (checkpointing, for example) counts towards each configuration. If no variant defines one, only imports
+    were tested.
     """
     decided = [each for each in outcomes if each.result in (selftest_outcome.PASS, selftest_outcome.FAIL)]
     whole = [each for each in decided if _states_all(each.variant, target)]
@@ -69,10 +69,10 @@ _DEFAULTS = {
     "quantization": "none",
     "frozen_params": True,
 }
-"""Values that a cell does not repeat: those of a configuration that does not name them."""
+"""Default values, which a cell does not repeat."""
 
 _MAY_STAY_OPEN = frozenset({"train.precision", "train.gradient_clipping"})
-"""Facts that a variant need not state to stand for a target: no known failure depends on them."""
+"""Facts that a variant may leave open and still define a configuration: no known failure needs them."""
 
 
 def _states_all(variant: SelftestVariant, target: Target) -> bool:
@@ -81,7 +81,7 @@ def _states_all(variant: SelftestVariant, target: Target) -> bool:
 
 
 def _beyond_target(variant: SelftestVariant, target: Target) -> dict[str, Any]:
-    """Return the training facts of a variant that its target does not state."""
+    """Return the training facts of a variant that differ from the target's and from the defaults."""
     return {
         key: value
         for key, value in variant.train.items()
@@ -101,9 +101,10 @@ def has_measured(
     ranks: int | None,
     digest: str,
 ) -> bool:
-    """Return whether a cell is the measurement of this combination by these tests.
+    """Return whether a cell holds the result of this combination and these tests.
 
-    `train` holds the training facts of `--set`, `digest` that of the tests; `ranks` None accepts any.
+    `train` holds the training facts of `--set`, `digest` that of the tests; `ranks` None accepts any
+    number.
     """
     return (
         row.get("target") == target
@@ -128,7 +129,7 @@ _ORDER = (
 
 
 def cell_toml(cell: Mapping[str, Any]) -> str:
-    """Return a `[[cell]]` as compat/matrix.toml writes it."""
+    """Return a `[[cell]]` in the layout of compat/matrix.toml."""
     return "\n[[cell]]\n" + "".join(f"{key} = {toml_value(cell[key])}\n" for key in _ORDER if key in cell)
 
 

@@ -22,7 +22,7 @@ def check_signature(file: str, content: bytes, trusted: Sequence[str], settings:
     """Check that a file was signed by one of the trusted keys; `settings` is the file that names them.
 
     Raises:
-        InputError: there is no signature, it is of another file or by another key, a key is malformed, or
+        InputError: there is no signature, it belongs to another file or key, a key is malformed, or
             py-minisign is missing.
     """
     minisign = _minisign(settings)
@@ -53,10 +53,10 @@ def _minisign(settings: str) -> Any:
 
 
 def _public_key(minisign: Any, key: str, settings: str) -> Any:
-    """Return the public key of a text.
+    """Return the public key that a text encodes.
 
     Raises:
-        InputError: it is none.
+        InputError: the text is not a public key.
     """
     try:
         return minisign.PublicKey.from_base64(key)

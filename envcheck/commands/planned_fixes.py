@@ -1,6 +1,6 @@
-"""Give findings the fixes of a plan, so that a finding and the plan of one report advise the same change.
+"""Give findings the fixes of a plan, so that the findings and the plan of a report recommend the same change.
 
-A plan is needed where no fix of a rule helps by itself, and is given with `--fix`.
+A report has a plan if no single fix of a rule helps, or if `--fix` is given.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from envcheck.core.rules import Fix
 
 
 def with_planned_fixes(judgement: Judgement, plan: Plan) -> Judgement:
-    """Return the judgement in which the first fix of each finding is what the plan does about it."""
+    """Return the judgement with the plan's changes for each finding as its first fix."""
     unresolved = {each.rule.id for each in plan.unresolved}
     return judgement._replace(
         findings=tuple(
@@ -36,7 +36,7 @@ def _is_for(move: Move, finding: Finding) -> bool:
 
 
 def _as_fix(moves: list[Move]) -> Fix:
-    """Return moves as one fix; what an administrator changes has a bound instead of a value."""
+    """Return moves as one fix; a change for an administrator has a bound instead of a value."""
     costs = dict.fromkeys(move.cost for move in moves if move.cost)
     changes = tuple((move.key, _after(move)) for move in moves)
     tried: tuple[tuple[str, Value], ...] = tuple(

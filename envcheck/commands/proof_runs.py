@@ -1,7 +1,7 @@
-"""Run the scripts of proofs: releases are installed into separate folders, over one that has torch.
+"""Run the scripts of proofs, with each release in a folder on top of an environment that has torch.
 
 Each release is installed once, without its dependencies, into a folder that comes first on PYTHONPATH. So
-environments take megabytes and share one torch. What else a release needs is named by the proof.
+each takes only megabytes, and all share one torch. The proof names the other packages that a release needs.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from envcheck.resolver_backends.index.redaction import one_line, redact
 from envcheck.resolver_backends.index.settings import backend_environment, user_index
 
 INSTALL_S = 600.0
-"""Seconds for one release: some are built from source."""
+"""Seconds to install one release: some are built from source."""
 
 RUN_S = 300.0
-"""Seconds for one script: most go into imports."""
+"""Seconds for one script: most are spent on imports."""
 
 _ON_THE_CPU = {"CUDA_VISIBLE_DEVICES": "", "ACCELERATE_USE_CPU": "true", "HF_HUB_OFFLINE": "1"}
-"""What scripts are given: no GPU, no network."""
+"""Environment variables of the scripts: no GPU, no network."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,11 +41,12 @@ class ScriptRunner:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def run(self, check: RunCheck, version: str) -> Sight:
-        """Return whether the script fails beside a release, and the line that it prints.
+        """Return whether the script fails with a release, and the line that it prints.
 
         Raises:
             InputError: there is no interpreter, or no such script.
-            ExamineError: a release cannot be installed, or the script ends in another way.
+            ExamineError: a release cannot be installed, or the script neither passes nor fails as
+                the proof states.
         """
         if not self.python:
             raise InputError("--python", f"expected an interpreter with torch, which {check.script} runs in")

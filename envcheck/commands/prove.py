@@ -1,7 +1,7 @@
 """Prove the version bounds of rules in published releases, and record what was found in compat/proofs/.
 
-For curators: it reads the package index for minutes. Rules whose record is up to date are left alone unless
-they are named.
+This is for curators: reading the package index takes minutes. Rules with a current record are proven again
+only if they are named.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ DEADLINE_S = 3600.0
 """Seconds for all pages and files of the index together."""
 
 _WORKERS = 6
-"""Rules that are proven at the same time; each waits for the index most of the time."""
+"""Number of rules proven at the same time; each mostly waits for the index."""
 
 Tell = Callable[[str], None]
-"""Takes progress, a line at a time."""
+"""A function that receives progress, one line at a time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,11 +45,12 @@ class ProveOptions:
     """What to prove.
 
     Attributes:
-        rules: ids of rules, or names of files in rules/ without `.toml`; empty for all that lack a record.
-        folder: the folder that is laid out like compat/; its proofs/ is written.
-        store: a folder of copies of releases, `PACKAGE/VERSION.zip`; None reads the index alone.
+        rules: ids of rules, or names of files in rules/ without `.toml`; empty for all that lack a current
+            record.
+        folder: a folder laid out like compat/; the records are written to its proofs/.
+        store: a folder of copies of releases, `PACKAGE/VERSION.zip`; None reads only the index.
         python: the interpreter with torch that scripts run in.
-        scratch: where releases are installed for scripts; None uses a folder that is removed.
+        scratch: where releases are installed for scripts; None uses a temporary folder.
         older: whether open lower bounds are followed beyond the oldest releases of the tables.
 
     """
@@ -74,7 +75,7 @@ def prove(options: ProveOptions, host: Host, tell: Tell) -> tuple[str, int]:
     """Prove rules and write their records; return a summary, and exit code 1 if a proof contradicts its rule.
 
     Raises:
-        InputError: the folder has no rules, a proof has mistakes, or no rule has a name that was given.
+        InputError: the folder has no rules, a proof has mistakes, or a given name is unknown.
         ExamineError: the index cannot be read.
     """
     texts = folder_texts(options.folder, ".toml")
@@ -157,7 +158,7 @@ def _today() -> str:
 
 
 def _write(folder: Path, rows: Mapping[str, Mapping[str, Any]], found: Mapping[str, ProofRecord]) -> None:
-    """Write the records of the rules that there are, one file for each file of rules."""
+    """Write the records of the existing rules, one file for each file of rules."""
     files: dict[str, list[ProofRecord]] = {}
     for rule_id, row in rows.items():
         if rule_id in found and "proof" in row:

@@ -1,7 +1,7 @@
-"""Give a facts file, a requirements file or a lock the requirements that its releases were published with.
+"""Add the published requirements of its releases to a facts file, a requirements file or a lock.
 
 An installed environment has the metadata of its packages; a list of versions does not. With the published
-requirements, `doctor` and `check` say of a list what `pip check` would say once it is installed.
+requirements, `doctor` and `check` report about a list what `pip check` would report after its installation.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _NAME_ENDS_AT = " <>=!~;[(@"
 
 
 def with_published_requirements(read: Inventory) -> Inventory:
-    """Return the inventory with the requirements of each known release on the others that are listed.
+    """Return the inventory with the requirements of each known release on the other listed packages.
 
-    It is returned unchanged if the requirements of any package were read, because then it is an environment.
+    If the inventory has the requirements of any package, it is an environment and returned unchanged.
     """
     listed = {
         package_name(key): str(fact.value)
@@ -62,10 +62,10 @@ def with_published_requirements(read: Inventory) -> Inventory:
 
 
 def implied_releases(read: Inventory) -> dict[str, ImpliedVersion]:
-    """Return the packages that are not listed, and the versions that follow from exact pins of those listed.
+    """Return the versions of unlisted packages that follow from exact pins of the listed releases.
 
-    Empty for an environment, which lists what it has. CUDA's libraries are left out, and what a build for no
-    CUDA would pin: they depend on the index a release came from.
+    The result is empty for an environment, which lists all its packages. CUDA's libraries and the pins of
+    builds without CUDA are left out, because they depend on the index that a release comes from.
     """
     if "pkg" in read.complete or _is_environment(read):
         return {}
@@ -80,7 +80,7 @@ def implied_releases(read: Inventory) -> dict[str, ImpliedVersion]:
 
 
 def with_implied_releases(read: Inventory, implied: Mapping[str, ImpliedVersion]) -> Inventory:
-    """Return the inventory with implied versions, as far as nothing was given of their packages."""
+    """Return the inventory with the implied versions as facts."""
     return read.with_facts(
         Fact(package_key(name), Known(each.version), f"{each.because.package} requires {each.because.text}")
         for name, each in implied.items()
@@ -90,9 +90,9 @@ def with_implied_releases(read: Inventory, implied: Mapping[str, ImpliedVersion]
 def implied_findings(
     before: Judgement, after: Judgement, implied: Mapping[str, ImpliedVersion]
 ) -> list[Finding]:
-    """Return the errors that only implied versions bring, as warnings that say what implies them.
+    """Return the errors that only implied versions cause, as warnings that name the pins behind them.
 
-    An installer keeps to an exact pin; whoever replaced the package since has another version.
+    They are warnings because the package may have been replaced since the installer followed the exact pin.
     """
     told = {finding.rule.id for finding in before.findings}
     found = []
@@ -111,9 +111,9 @@ def _rests_on(finding: Finding, package: str) -> bool:
 
 
 def missing_releases(read: Inventory) -> list[Finding]:
-    """Return a warning for each package, not listed, of which no release meets what two listed ones require.
+    """Return a warning for each unlisted package of which no release meets what two listed ones require.
 
-    An installer refuses such a list, or has installed one of the two against its metadata.
+    An installer refuses such a list, or has violated the metadata of one of the two.
     """
     if "pkg" in read.complete or _is_environment(read):
         return []
@@ -123,7 +123,7 @@ def missing_releases(read: Inventory) -> list[Finding]:
 
 
 def _is_environment(read: Inventory) -> bool:
-    """Return whether the requirements of some package were read where it is installed."""
+    """Return whether the requirements of some package were read from an installation."""
     return any(
         key.endswith(".requires") and not fact.source.startswith(PUBLISHED)
         for key, fact in read.facts.items()
@@ -150,10 +150,10 @@ def _no_release(window: DisjointWindows, read: Inventory) -> Finding:
 
 
 def _depends_on_build(version: str, line: str) -> bool:
-    """Return whether another build of the release need not have this requirement.
+    """Return whether the requirement may be missing in this build of the release.
 
-    A build with a local label, `2.9.0+cu129`, was made for another CUDA than the one on the public index, or
-    for none: then it asks for no Triton either.
+    A build with a local label, such as `2.9.0+cu129`, is for another CUDA than the build on the public index,
+    or for none. A build without CUDA does not require Triton either.
     """
     label = version.partition("+")[2]
     name = _required_name(line)

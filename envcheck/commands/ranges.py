@@ -1,8 +1,8 @@
-"""Judge what dependency files leave open, ranges and bare names, by what an installer takes for it today.
+"""Judge version ranges and bare names in dependency files by the releases that an installer takes today.
 
-Only an installer that starts from nothing has to follow the pins of what it installs: `torch` beside
-`vllm==0.8.5` is torch 2.6.0. An installed environment may violate them, so a facts file without torch's
-version says nothing about torch.
+This applies only to installations from nothing, where an installer must follow the pins of the packages that
+it installs: `torch` beside `vllm==0.8.5` is torch 2.6.0. An installed environment may violate such pins, so a
+facts file without torch's version says nothing about torch.
 """
 
 from __future__ import annotations
@@ -20,18 +20,21 @@ from envcheck.resolution.installer_choice import InstallerChoice, RangeConflict,
 from envcheck.rules import derive
 
 _MOST_TRIED = 60
-"""Releases of a range that are judged, to say whether all of them fail."""
+"""Maximum size of a range whose releases are all judged, to find out whether all of them fail."""
 
 
 class RangesRead(NamedTuple):
-    """The ranges of a list by package, and what an installer takes for them."""
+    """The ranges of a list by package, and the releases that an installer takes for them."""
 
     ranges: Mapping[str, ListedPackage]
     choice: InstallerChoice
 
 
 def read_ranges(dependencies: DependencyList, python: str) -> RangesRead | None:
-    """Return what an installer takes for the ranges of a list; None if it has none that are known."""
+    """Return the releases that an installer takes for a list's ranges.
+
+    Return None if the list is not installed from nothing, or if no release fits any range.
+    """
     ranges = {one.name: one for one in dependencies.lines if one.specifier and not one.version}
     if not ranges or not dependencies.fresh:
         return None
@@ -45,14 +48,14 @@ def read_ranges(dependencies: DependencyList, python: str) -> RangesRead | None:
 def _chosen(
     pinned: Mapping[str, str], ranges: Mapping[str, ListedPackage], table: ReleaseTable, python: str
 ) -> InstallerChoice:
-    """Return what an installer takes.
+    """Return the releases that an installer takes.
 
-    Bare names are left open where their newest releases exclude each other: which one gives way then differs
-    between installers.
+    If the newest releases of bare names exclude each other, these names are left open, because installers
+    differ in which one they take in an older release.
     """
     specifiers = {name: one.specifier for name, one in ranges.items()}
     bare = [name for name, specifier in specifiers.items() if specifier == ANY_RELEASE]
-    # The narrow ranges first, as installers do: a bare name admits almost anything.
+    # Narrow ranges come first, as in installers: a bare name admits almost any release.
     ordered = dict(sorted(specifiers.items(), key=lambda pair: pair[1] == ANY_RELEASE))
     choice = choose_releases(pinned, ordered, table, python)
     if all(choice.chosen.get(name) in choice.admitted.get(name, (None,))[:1] for name in bare):
@@ -88,7 +91,7 @@ def _conflict_finding(conflict: RangeConflict, packages: Mapping[str, ListedPack
 def explain_ranges(
     report: Report, found: RangesRead, read: Inventory, judge: Callable[[Inventory], Report]
 ) -> Report:
-    """Return the report with a note on each finding that follows from a range: what else the range admits."""
+    """Return the report with a note on each finding that rests on a range: whether all releases fail."""
     tried: dict[tuple[str, str], frozenset[str]] = {}
     findings = []
     for finding in report.judgement.findings:
@@ -101,7 +104,7 @@ def explain_ranges(
 
 
 def _rests_on(finding: Finding, name: str) -> bool:
-    """Return whether the evidence of a finding is a package, or follows from it."""
+    """Return whether the evidence of a finding is a package's version, or derived from it."""
     to_visit = [evidence.fact.key for evidence in finding.evidence]
     visited: set[str] = set()
     while to_visit:
@@ -121,7 +124,7 @@ def _note(
     judge: Callable[[Inventory], Report],
     tried: dict[tuple[str, str], frozenset[str]],
 ) -> str:
-    """Return what an installer takes for a range, and which other releases in it do not fail."""
+    """Return a note: the release that an installer takes for a range, and one in the range that passes."""
     chosen, admitted = found.choice.chosen[name], found.choice.admitted[name]
     taken = f"for {found.ranges[name].requirement} an installer takes {chosen} today"
     if len(admitted) > _MOST_TRIED:

@@ -1,7 +1,7 @@
-"""Compare the files of an environment with what their installation wrote down: RECORD (PEP 376, PEP 427).
+"""Compare the files of an environment with the hashes in each package's RECORD (PEP 376, PEP 427).
 
-Only `gate --verify-files` does this, because torch alone has gigabytes of files. Nothing is imported, files
-are read in pieces, and what was not compared before the deadline is reported as undecided.
+Only `gate --verify-files` does this, because torch alone has gigabytes of files. Nothing is imported, and
+files are read in pieces. Packages that were not compared before the deadline are reported as undecided.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from envcheck.probes.distributions import InstalledFiles, read_site
 from envcheck.probes.python_env import located
 
 GROUP = "files"
-"""The group of the findings' rule ids."""
+"""The rule group of all findings of this module."""
 
 RECORD_LIMIT = 64 * 1024 * 1024
-"""Bytes of one RECORD that are read: that of torch 2.6 has 1.5 million."""
+"""Maximum bytes read of one RECORD; that of torch 2.6 has 1.5 million."""
 
 KEEP_THEIR_OWN = ("conda", "debian", "rpm")
-"""Installers that move or rewrite files after their RECORD was made, as INSTALLER spells them."""
+"""Installers, as INSTALLER spells them, that move or rewrite files after RECORD was written."""
 
 _FOLDER_OF_DPKG = "/usr/lib/python3/dist-packages"  # pip installs below /usr/local on Debian
 
 _MOST_NAMED = 5
-"""Files or packages that a finding names; it counts the others."""
+"""Maximum number of files or packages that a finding names; it counts the others."""
 
 
 def verify(host: Host, request: ProbeRequest, seconds: float) -> list[Finding]:
@@ -71,13 +71,13 @@ def verify(host: Host, request: ProbeRequest, seconds: float) -> list[Finding]:
 
 
 def _installer(host: Host, site: str, folder: str) -> str:
-    """Return the installer that keeps a better list of a package's files than RECORD; empty if none does."""
+    """Return the installer that makes RECORD unreliable for a package; empty if there is none."""
     installer = (host.read_text(f"{folder}/INSTALLER") or "").strip().lower()
     return "debian" if site == _FOLDER_OF_DPKG else installer if installer in KEEP_THEIR_OWN else ""
 
 
 def _records(host: Host, sites: tuple[str, ...]) -> Iterator[tuple[str, InstalledFiles]]:
-    """Yield the records of every package folder with the folder; each folder once."""
+    """Yield each site folder with the record of every package in it; each site folder once."""
     seen: set[str] = set()
     for site in sites:
         place = str(host.path(site))
@@ -90,7 +90,7 @@ def _records(host: Host, sites: tuple[str, ...]) -> Iterator[tuple[str, Installe
 
 
 def _compare(host: Host, site: str, folder: str, until: float) -> Iterator[tuple[str, str]]:
-    """Yield every file that is listed with a hash, and how it differs; empty if it does not.
+    """Yield every file that is listed with a hash, and how it differs; empty if it is unchanged.
 
     Raises:
         InputError: RECORD cannot be read, or holds no hashes or other hashes than sha256.

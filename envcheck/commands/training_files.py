@@ -23,15 +23,15 @@ from envcheck.training_config.document import Document, Reference
 from envcheck.training_config.interpret import Interpretation, understood
 
 _LARGEST = 1 << 20  # bytes of a configuration; the largest seen in practice has a tenth of that
-_LARGEST_NOTEBOOK = 1 << 25  # most of a notebook is the pictures that its cells have drawn
+_LARGEST_NOTEBOOK = 1 << 25  # a notebook's size is mostly its cells' images
 _LONGEST_NAME = 200  # characters of a file's name that a message quotes
-_DEEPEST = 8  # files that name one another
-_HIGHEST = 6  # folders above a file in which another one that it names is looked for
+_DEEPEST = 8  # longest chain of files that name one another
+_HIGHEST = 6  # parent folders of a file that are searched for a file it names
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 class Configured(NamedTuple):
-    """What all configurations say together, and diagnostics on them, worst first."""
+    """The merged facts of all configurations, and diagnostics on them, worst first."""
 
     facts: tuple[Fact, ...] = ()
     remarks: tuple[Diagnostic, ...] = ()
@@ -80,10 +80,10 @@ def _trees() -> dict[str, Any]:
 
 
 class _NamedFileReader:
-    """Reads files and those that they name; collects the results in the order in which they count.
+    """Reads files and the files that they name; collects the results in order of precedence.
 
-    `parts` holds what was interpreted, `unread` the facts that a file which is missing or unreadable leaves
-    unknown, and `texts` each file's text by its name.
+    `parts` holds the interpreted configurations, `unread` the facts left unknown by a missing or unreadable
+    file, `texts` each file's text by its name.
     """
 
     def __init__(self, known: Mapping[str, Dialect], installed: Mapping[str, str]) -> None:
@@ -112,7 +112,7 @@ class _NamedFileReader:
         """Read a file once for each launch; `dialect` overrides the one that its content suggests.
 
         Raises:
-            InputError: it cannot be read, or the files name one another without end.
+            InputError: it cannot be read, or the files name one another in a cycle or too long a chain.
         """
         resolved = resolve_links(path)
         if resolved in self._chain:
@@ -155,9 +155,9 @@ class _NamedFileReader:
         self.parts += parts
 
     def _with_inherited(self, document: Document, folder: Path) -> Document:
-        """Return a document with the settings of the files that it is built on, where it has none of its own.
+        """Return a document with the settings that it inherits from other files; its own take precedence.
 
-        A file that cannot be read leaves everything open that the document does not say.
+        If such a file cannot be read, every setting that the document does not give is unknown.
         """
         dialect = recognised(document, self._known)
         setting = next(
@@ -221,7 +221,7 @@ class _NamedFileReader:
         self.diagnostics.append(Diagnostic(Severity.WARNING, "not-here", text, (reference.place,)))
 
     def _leave_open(self, reference: Reference, why: str) -> None:
-        """Record what follows from naming the file alone, and as unknown what only its content says."""
+        """Record the facts implied by naming the file, and those that its content would state as unknown."""
         dialect = self._known[reference.dialect]
         source = f"{reference.place.file}:{reference.place.line}"
         keys = sorted(merge.stated_keys(dialect)) if dialect.trainer else dialect.unread
@@ -244,9 +244,9 @@ def _text_beside(name: str, folder: Path) -> str | None:
 
 
 def _found(name: Path, folder: Path, started_in: str = "") -> Path:
-    """Return a named file, looked for beside the file that names it, in this folder and in those above it.
+    """Search for a named file beside the file that names it, in this folder, and in the folders above it.
 
-    A launch script is started from some folder of its project, most often the outermost one. `started_in`
+    A launch script is started from some folder of its project, usually the top one. `started_in`
     is the folder that it changes to before it names the file.
     """
     if started_in and not name.is_absolute() and is_file(inside := _found(started_in / name, folder)):
@@ -271,7 +271,7 @@ def _not_utf_8(data: bytes, name: str) -> list[Diagnostic]:
 
 
 def _is_inline(named: str) -> bool:
-    """Return whether the text is a configuration or arguments instead of the name of a file."""
+    """Return whether the text is a configuration or arguments rather than a file name."""
     if path_exists(Path(named)):
         return False
     return named.lstrip().startswith(("-", "{")) or "=" in named or " -" in named

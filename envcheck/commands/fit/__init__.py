@@ -1,8 +1,8 @@
 """Estimate the memory of a training and what would fit.
 
 `estimate_memory` reads the model from its folder (`model_folder`), the training from its facts (`training`)
-and the machine as `doctor` does (`room`); `envcheck.memory` counts. May import what `commands` may; must
-not know how the table is shown.
+and the machine as `doctor` does (`room`); `envcheck.memory` computes the estimate. It may import what
+`commands` may. It must not know how the table is shown.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ __all__ = ["FitOptions", "estimate_memory", "read_model"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FitOptions:
-    """The options of `fit` besides those of `doctor`; None is not given.
+    """The options of `fit` besides those of `doctor`; None means that an option was not given.
 
     Attributes:
-        model: a folder with a config.json, such a file, or `params=7.6e9,…`.
+        model: a folder with a config.json, a config.json itself, or `params=7.6e9,…`.
         gpus: the number of ranks.
         seq: tokens of a sequence.
         batch: sequences of a micro-batch.
@@ -60,7 +60,7 @@ def estimate_memory(request: ExamineRequest, options: FitOptions, host: Host) ->
 
     Raises:
         InputError: the model or an argument cannot be read.
-        ExamineError: what decides most of the memory is not known.
+        ExamineError: a fact that decides most of the memory is not known.
     """
     tables = _tables()
     model = read_model(options.model, tables)
@@ -94,9 +94,10 @@ def estimate_memory(request: ExamineRequest, options: FitOptions, host: Host) ->
 def _with_packages_of_target(
     subject: str, read: Inventory, target: Target | None, matrix: Matrix
 ) -> tuple[str, Inventory]:
-    """Return what is judged in place of an environment that cannot train: the target's packages as measured.
+    """Return the name and the facts to judge in place of an environment that has no torch.
 
-    Without a target, or if none of its combinations was measured as good, no package is known.
+    The packages are those of the target's newest combination that was measured as good. Without a target or
+    such a combination, no package is known.
     """
     kept = {
         key: fact

@@ -24,17 +24,17 @@ DTYPES = {
     "bf16": "bf16",
     "fp16": "fp16",
 }
-"""Names of dtypes as configurations spell them, with envcheck's."""
+"""Names of dtypes: from the spelling in configurations to envcheck's."""
 
 _LARGEST_HEADERS = 100 * 1024 * 1024
-"""Bytes of safetensors headers that are read in one folder: the format's own limit for one header."""
+"""Maximum bytes of safetensors headers read in one folder: the format's own limit for one header."""
 
 _BITS = {
     "F64": 64, "I64": 64, "U64": 64, "F32": 32, "I32": 32, "U32": 32, "F16": 16, "BF16": 16, "I16": 16,
     "U16": 16, "I8": 8, "U8": 8, "BOOL": 8, "F8_E4M3": 8, "F8_E5M2": 8, "F8_E8M0": 8, "F4": 4,
     "F6_E2M3": 6, "F6_E3M2": 6,
 }  # fmt: skip
-"""Bits of an element by its safetensors dtype."""
+"""Bits of one element, by safetensors dtype."""
 
 
 def read_model(named: str, tables: Tables) -> architecture.ModelShape:
@@ -65,10 +65,10 @@ def read_model(named: str, tables: Tables) -> architecture.ModelShape:
 def _model_of_tensors(
     config: Mapping[str, Any], file: str, stored: Mapping[str, _StoredTensor]
 ) -> architecture.ModelShape:
-    """Return a model of unknown architecture by its stored tensors.
+    """Return a model of unknown architecture, described by its stored tensors.
 
     Raises:
-        InputError: there are none.
+        InputError: no tensors are stored.
     """
     kind = str(config.get("model_type"))
     if not stored:
@@ -97,10 +97,10 @@ def _parse_json(data: bytes, where: str) -> dict[str, Any]:
 
 
 def _quantisation(config: Mapping[str, Any], where: str) -> str:
-    """Return how the stored weights are quantised, by transformers' quantization_config; empty for not.
+    """Return how transformers' quantization_config says the weights are quantised; empty if they are not.
 
     Raises:
-        InputError: the method is not counted, or the entry is wrong.
+        InputError: the estimate does not cover the method, or the entry is wrong.
     """
     entry = config.get("quantization_config")
     if entry is None:

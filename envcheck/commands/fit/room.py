@@ -12,7 +12,8 @@ MIB = 1024 * 1024
 def read_room(inventory: Inventory, ranks: int, *, elsewhere: bool, ram: int | None) -> Room:
     """Return the memory of the smallest visible GPU, and of the host.
 
-    `ram` is the host's memory in GiB. If it is None, this host's counts, unless the GPUs are `elsewhere`.
+    `ram` is the host's memory in GiB. If it is None, this host's memory is taken, unless the GPUs are
+    `elsewhere`.
     """
     gpu, gpu_free, name = _smallest_gpu(inventory)
     host_bytes, host_free = (None, False) if elsewhere else _memory_of_host(inventory)
@@ -30,9 +31,9 @@ def read_room(inventory: Inventory, ranks: int, *, elsewhere: bool, ram: int | N
 
 
 def _smallest_gpu(inventory: Inventory) -> tuple[int | None, bool, str]:
-    """Return the bytes of the smallest visible GPU, whether these are what is free, and its name.
+    """Return the smallest visible GPU: its bytes of memory, whether only free memory is counted, its name.
 
-    If the memory of one GPU is unknown, that one may be the smallest, so nothing is returned.
+    If the memory of any GPU is unknown, that one may be the smallest, so the result is (None, False, "").
     """
     sizes, visible = [], inventory.visible_devices()
     for device in visible:
@@ -47,7 +48,7 @@ def _smallest_gpu(inventory: Inventory) -> tuple[int | None, bool, str]:
 
 
 def _memory_of_host(inventory: Inventory) -> tuple[int | None, bool]:
-    """Return the bytes of the host's memory, and whether these are what is free."""
+    """Return the host's memory in bytes, and whether only free memory is counted."""
     free = inventory.known("host.ram_free_mib")
     size = free if free is not None else inventory.known("host.ram_limit_mib")
     return size * MIB if isinstance(size, int) else None, free is not None

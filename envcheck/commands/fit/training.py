@@ -1,4 +1,4 @@
-"""Read a training from its facts, say what is assumed where they are silent, and judge variations of it."""
+"""Read a training from its facts, list what is assumed where they say nothing, and judge variations."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from envcheck.rules import derive, judge
 from envcheck.rules.changes import apply_changes
 
 _NO_MODULE = "-"
-"""The one LoRA target of a model whose modules are not known: it matches none."""
+"""The LoRA target used for a model whose modules are not known: it matches no module."""
 
 _RANK = 8
-"""The rank of LoraConfig (peft/tuners/lora/config.py)."""
+"""The default rank of LoraConfig (peft/tuners/lora/config.py)."""
 
 _QUANTISATIONS = ("none", "nf4", "fp4", "int8", "gptq", "awq", "fp8")
 
@@ -35,7 +35,7 @@ _ZERO_SIZES = {
     "live": ("zero_max_live", "max_live_parameters", 3),
     "reuse": ("zero_max_reuse", "max_reuse_distance", 3),
 }
-"""Fields of a training that are sizes of ZeRO: their facts, their settings, the first stage they matter in.
+"""ZeRO's sizes, by field of `Training`: the fact, DeepSpeed's setting, the first stage that uses it.
 
 "auto" is filled in by HfTrainerDeepSpeedConfig.trainer_config_finalize (transformers,
 integrations/deepspeed.py), and in the same way by Accelerator._prepare_deepspeed.
@@ -45,14 +45,14 @@ integrations/deepspeed.py), and in the same way by Accelerator._prepare_deepspee
 def read_training(
     inventory: Inventory, model: architecture.ModelShape, lora_targets: tuple[str, ...], tables: Tables
 ) -> tuple[Training, tuple[str, ...]]:
-    """Return the training that the facts describe, and what was assumed where they are silent.
+    """Return the training that the facts describe, and what was assumed where they say nothing.
 
     `lora_targets` are those of `--lora-target`. The training's `unread` names the facts that were given and
     cannot be read.
 
     Raises:
-        InputError: the training is of a kind that is not counted.
-        ExamineError: what decides most of its memory is not known.
+        InputError: the estimate does not cover this kind of training.
+        ExamineError: a fact that decides most of its memory is not known.
     """
     reader = _TrainingReader(inventory, model, lora_targets, tables)
     training = reader.read()
@@ -115,7 +115,7 @@ class _TrainingReader:
     # One fact.
 
     def _given(self, key: str, default: str | int, assumption: str = "") -> Any:
-        """Return a fact of training, or the default, which is then noted with the assumption."""
+        """Return a fact of training, or the default; note the assumption if the default is taken."""
         reading = self._inventory.fact(f"train.{key}").reading
         if isinstance(reading, Known):
             return reading.value
@@ -131,7 +131,7 @@ class _TrainingReader:
         """Return a fact that counts something.
 
         Raises:
-            InputError: it is no count, or larger than is believed.
+            InputError: it is not a whole number from 1 to LARGEST.
         """
         value = int(self._given(key, default, assumption))
         if value != default and not 1 <= value <= LARGEST:

@@ -1,8 +1,8 @@
 """Gather the facts of many nodes and report on them: from files, from the ranks of a job, or over Ray.
 
-Each source has a module (`files`, `ranks` with `boards`, `ray_nodes`); `judging` holds the options and what
-judges the nodes one after the other. Every wait has a deadline: a node that does not report in time is
-named as missing. May import what `commands` may; must not know how the report is shown.
+Each source has a module (`files`, `ranks` with `boards`, `ray_nodes`); `judging` holds the options and the
+judge of the nodes. Every wait has a deadline: a node that does not report in time is
+named as missing. It may import what `commands` may. It must not know how the report is shown.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ def gather(request: ExamineRequest, options: FleetOptions, host: Host) -> FleetR
     """Return the report on files, on a Ray cluster, or on the ranks of the job that started this process.
 
     Raises:
-        InputError: an option is wrong, or nothing says where the facts come from.
-        ExamineError: the ranks cannot meet, or Ray cannot be reached.
+        InputError: an option is wrong, or no source of facts is given.
+        ExamineError: the ranks cannot reach each other, or Ray cannot be reached.
     """
     _refuse_two_sources(options)
     if options.source:

@@ -28,26 +28,26 @@ from envcheck.host.processes import Running
 from envcheck.probes.layout import find_interpreter
 
 LEAVING_S = 15.0
-"""How long rank 0, where it hosts the store, waits for the other ranks to read the verdict."""
+"""Seconds that rank 0 waits for the other ranks to read the verdict, if it hosts the store."""
 
 PREFIX = "fleet."
-"""The start of the name of every file in the folder of `--via`."""
+"""Prefix of every file name in the folder of `--via`."""
 
 
 class MessageBoard:
-    """A place where ranks post texts by name and read those of others; two folders, or one for both."""
+    """A place where ranks post named texts and read those of others: one folder, or one per direction."""
 
     def __init__(self, out: Path, incoming: Path, prefix: str = "", suffix: str = "") -> None:
-        """Take the folders, and what goes around a text's name to make a file's name."""
+        """Take the folders, and the prefix and suffix that make a text's name a file name."""
         self._out, self._in = out, incoming
         self._prefix, self._suffix = prefix, suffix
 
     def post(self, name: str, text: str) -> None:
-        """Post a text; an earlier one of that name is replaced."""
+        """Post a text; it replaces an earlier one of that name."""
         replace_file(self._out / f"{self._prefix}{name}{self._suffix}", text)
 
     def read(self, names: Iterable[str]) -> dict[str, str]:
-        """Return those texts of these names that are there."""
+        """Return the texts of these names that were posted."""
         present = set(list_folder(self._in))
         found = {}
         for name in names:
@@ -66,20 +66,20 @@ class MessageBoard:
         return self.read([name]).get(name) == text
 
     def leave(self, rank: int, others: Iterable[int]) -> None:
-        """Announce that this rank needs nothing more; rank 0 waits for the others if they depend on it."""
+        """Announce that this rank needs nothing more; a rank 0 that hosts a store waits for the others."""
 
 
 class StoreMessageBoard(MessageBoard):
     """A board over torch's store; a child process copies between the store and two folders."""
 
     def __init__(self, folder: Path, running: Running, where: str) -> None:
-        """Take the child's folder, the child, and where the store is, for messages."""
+        """Take the child's folder, the child, and the store's address for messages."""
         super().__init__(folder / "out", folder / "in")
         self._folder, self._running, self._where = folder, running, where
         self._requested: set[str] = set()
 
     def read(self, names: Iterable[str]) -> dict[str, str]:
-        """Return those texts of these names that are there, as `MessageBoard.read`.
+        """Return the texts of these names that were posted, as `MessageBoard.read`.
 
         Raises:
             ExamineError: the child has failed.
@@ -123,8 +123,8 @@ def open_board(
     `python` names the environment whose torch is used, as `--python` does.
 
     Raises:
-        InputError: nothing says where the ranks can meet.
-        ExamineError: there is no torch to meet by.
+        InputError: no meeting point of the ranks is given.
+        ExamineError: there is no torch, whose store the ranks would use.
     """
     if started.world == 1:
         with scratch_folder() as folder:
@@ -172,6 +172,6 @@ def _store_board(
 
 
 def job_in_file_name(options: FleetOptions, started: launchers.Started) -> str:
-    """Return the job's name as a file's name may hold it, without a dot."""
+    """Return the job's name in ASCII letters, digits and hyphens, as a part of file names."""
     job = options.job or started.job or "job"
     return "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in job)[:100]

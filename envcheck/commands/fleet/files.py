@@ -13,8 +13,8 @@ from envcheck.fleet import collect, summary
 from envcheck.fleet.records import LARGEST_RECORD, NodeRecord, RefusedRecord
 from envcheck.host.files import list_folder, read_chunks, read_file, read_standard_input
 
-_FIRST_DOUBT = 1000  # unreadable records after which it counts how many could be read
-_MOST_REFUSED = 10_000  # unreadable records after which reading stops in any case
+_FIRST_DOUBT = 1000  # unreadable records from which on the share of readable ones decides
+_MOST_REFUSED = 10_000  # unreadable records after which reading always stops
 
 
 def report_on_files(request: ExamineRequest, options: FleetOptions) -> summary.FleetReport:
@@ -43,7 +43,7 @@ def report_on_files(request: ExamineRequest, options: FleetOptions) -> summary.F
 
 
 def _is_hopeless(fleet: collect.Fleet) -> bool:
-    """Return whether so many records could not be read that this is not a file of records, but a log."""
+    """Return whether so many records are unreadable that this is probably a log, not a file of records."""
     refused = len(fleet.refused)
     return refused >= _MOST_REFUSED or (refused >= _FIRST_DOUBT and refused > 9 * len(fleet.nodes))
 

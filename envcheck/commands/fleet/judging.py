@@ -1,4 +1,4 @@
-"""What every source of node facts shares: the options, the judge of the nodes, and this node's own facts."""
+"""What all sources of node facts share: the options, the judge of the nodes, and this node's facts."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class FleetResult(NamedTuple):
 
 
 class NodeJudge(NamedTuple):
-    """Judges the inventories of nodes one after the other, with what was read once for all of them."""
+    """Judges the inventories of nodes one after the other, with knowledge that is loaded once for all."""
 
     request: ExamineRequest
     matrix: Matrix
@@ -79,9 +79,9 @@ class NodeJudge(NamedTuple):
 
 
 def _why_untold(inventory: Inventory) -> str:
-    """Return why passing every rule does not tell that a job starts on a node; empty if it does.
+    """Return why a job may not start on a node although no rule is broken; empty if there is no reason.
 
-    Hardly a rule applies without a GPU, and a torch that is built for CUDA is there to use one.
+    Few rules apply to a node without a GPU, and a torch that is built for CUDA expects one.
     """
     if inventory.known("gpus.count") != 0 or isinstance(inventory.fact("cuda.runtime").reading, Absent):
         return ""
@@ -89,10 +89,10 @@ def _why_untold(inventory: Inventory) -> str:
 
 
 def prepare(request: ExamineRequest, options: FleetOptions) -> NodeJudge:
-    """Load what judges the nodes.
+    """Load the knowledge and the options that judge the nodes.
 
     Raises:
-        InputError: an option or a configuration is wrong; found here, before anything is waited for.
+        InputError: an option or a configuration is wrong; it is raised here, before any wait.
     """
     keys = examine.vocabulary(probes.every_probe())
     matrix = examine.load_matrix(keys, request.overlays)
@@ -124,7 +124,7 @@ def expected_nodes(text: str) -> tuple[str, ...] | int | None:
     """
     if not text:
         return None
-    if text.isascii() and text.isdecimal() and len(text) <= 9:  # noqa: PLR2004 - more is no number of nodes
+    if text.isascii() and text.isdecimal() and len(text) <= 9:  # noqa: PLR2004 - more digits are no count
         return int(text)
     try:
         return tuple(dict.fromkeys(hostlist.unfold(text)))

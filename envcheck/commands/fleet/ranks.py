@@ -1,7 +1,7 @@
 """Gather the facts of a job's nodes from its ranks, and report on them.
 
 Rank 0 posts a call with a mark, the others answer that mark, and the verdict names the marks it counted, so
-records left from an earlier start count for nothing. Where the texts are posted is the business of `boards`.
+records left from an earlier start are ignored. `boards` decides where the texts are posted.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from envcheck.host.files import list_folder
 from envcheck.host.machine import Host
 
 POLL_S, SLOWEST_POLL_S = 0.05, 1.0
-"""The first and the longest pause between two looks at the board: a thousand ranks may share one folder."""
+"""Seconds between two reads of the board, first and at most: a thousand ranks may share one folder."""
 
 JUDGING_S = 60.0
-"""What rank 0 may take after its deadline: judging, printing, a slow shared folder."""
+"""Seconds that rank 0 may take after its deadline for judging, printing and a slow shared folder."""
 
 LINGER_S = 2.0
-"""How long a failing rank waits before it ends: its end makes the launcher end rank 0, which prints first."""
+"""Seconds that a failing rank waits before it ends, so that rank 0 can print before the launcher ends it."""
 
 
 class RankPost(NamedTuple):
@@ -61,7 +61,7 @@ def report_on_ranks(
 
     Raises:
         InputError: an option is wrong; every rank raises it, so all end alike.
-        ExamineError: the ranks cannot meet.
+        ExamineError: the ranks cannot reach each other.
     """
     expected = expected_nodes(options.expect)
     judge = prepare(request, options)
@@ -85,7 +85,7 @@ def _own_post(request: ExamineRequest, host: Host, started: launchers.Started) -
 
 
 def _pauses() -> Iterator[None]:
-    """Yield once before each look at the board, waiting a little longer each time."""
+    """Yield once before each read of the board, waiting a little longer each time."""
     pause = POLL_S
     while True:
         yield
@@ -135,7 +135,7 @@ def _lead(
 
 
 def _wait_for_answers(board: MessageBoard, call: str, world: int, wait_s: float) -> dict[int, RankPost]:
-    """Return the answers of ranks 1 and up to this call, as far as they come before the deadline."""
+    """Return the answers to this call from ranks 1 and up that come before the deadline."""
     heard: dict[int, RankPost] = {}
     until = time.monotonic() + wait_s
     for _ in _pauses():
@@ -179,7 +179,7 @@ def _take_posts(
 
 
 def _by_node(heard: Mapping[int, RankPost]) -> dict[str, RankPost]:
-    """Return the posts about a node by its name; with the rank where several nodes have one name."""
+    """Return the posts that describe a node, by its name; add the rank if several nodes have one name."""
     posts = [post for _, post in sorted(heard.items()) if post.facts or post.trouble]
     named = Counter(post.node for post in posts)
     return {post.node if named[post.node] == 1 else f"{post.node}:{post.rank}": post for post in posts}
@@ -247,7 +247,7 @@ def _answer(board: MessageBoard, own: RankPost, wait_s: float) -> FleetResult:
                 time.sleep(LINGER_S)
             return FleetResult(None, code)
         if answered and not late and _field(verdict, "call") == answered:
-            # Given without this rank; or left from an earlier start, whose rank 0 calls again soon.
+            # The verdict was given without this rank; or it is old, and rank 0 calls again soon.
             late, until = True, time.monotonic() + wait_s
     why = f"rank 0 {'gave no verdict' if answered else 'never called'} within {wait_s:g} s"
     if late:

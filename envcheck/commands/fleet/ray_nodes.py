@@ -30,7 +30,7 @@ def report_on_ray(request: ExamineRequest, options: FleetOptions) -> summary.Fle
     """
     expected = expected_nodes(options.expect)
     judge = prepare(request, options)
-    # Ray prints what it notices about its nodes, and standard output belongs to the report.
+    # Ray prints messages about its nodes, but standard output is for the report only.
     with redirect_stdout(io.StringIO()):
         answers = _query_cluster(request, options, judge)
     context = summary.FleetContext(
@@ -86,7 +86,7 @@ def _start_tasks(ray: Any, strategies: Any, nodes: dict[str, str], request: Exam
 
 
 def _collect(ray: Any, tasks: dict[Any, str], wait_s: float, answers: _ClusterAnswers) -> None:
-    """Take each task's answer as it comes, and cancel what is left at the deadline."""
+    """Take each task's answer as it arrives, and cancel the remaining tasks at the deadline."""
     until = time.monotonic() + wait_s
     left = list(tasks)
     while left and (seconds := until - time.monotonic()) > 0:
@@ -106,7 +106,7 @@ def _take_answer(ray: Any, task: Any, name: str, answers: _ClusterAnswers) -> No
 
 
 def facts_of_ray_node(request: ExamineRequest, name: str) -> str:
-    """Return the facts of the node that this task runs on, as JSON; the Python is the worker's own."""
+    """Return the facts of this task's node as JSON; without `--python`, examine the worker's own Python."""
     host = Host()
     if host.environ.get("CUDA_VISIBLE_DEVICES") == "":
         # Ray hides all GPUs from a task that requests none; a training task will see them.
@@ -116,10 +116,10 @@ def facts_of_ray_node(request: ExamineRequest, name: str) -> str:
 
 
 def _nodes_to_query(ray: Any) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Return Ray's ids of the nodes to query by the nodes' names, and a line for each of the others.
+    """Return Ray's ids of the nodes to query by the nodes' names, and a line for each other node.
 
-    A name includes the id where several nodes have it. If some nodes have GPUs, only those are queried,
-    because training runs there: a head that only schedules does not count as different.
+    A name includes the id if several nodes have that name. If some nodes have GPUs, only those are queried,
+    because training runs there: a head that only schedules must not count as a different node.
     """
     alive = [node for node in ray.nodes() if node["Alive"]]
     hosts = Counter(node["NodeManagerHostname"] for node in alive)
@@ -135,7 +135,7 @@ def _nodes_to_query(ray: Any) -> tuple[dict[str, str], tuple[str, ...]]:
 
 
 def _ray_trouble(error: Exception) -> str:
-    """Return in one line what kept a node from answering; the node's own error where there is one."""
+    """Return in one line why a node did not answer: the node's own error if there is one."""
     cause = getattr(error, "cause", None) or error
     first_line = next((line.strip() for line in str(cause).splitlines() if line.strip()), "")
     hint = "; is envcheck installed there?" if isinstance(cause, ModuleNotFoundError) else ""

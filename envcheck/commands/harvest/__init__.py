@@ -1,7 +1,7 @@
 """Fetch the published files of every release of the atlas's packages into a folder, and read them there.
 
-`envcheck matrix harvest` for curators. What is stored is not fetched again, so an interrupted run continues
-where it stopped and a run with nothing new reads one page a package.
+This is `envcheck matrix harvest`, for curators. Stored releases are not fetched again, so an interrupted run
+continues where it stopped, and a run with nothing new reads one page per package.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from envcheck.resolver_backends.index.reader import IndexReader, default_index
 from envcheck.resolver_backends.index.settings import Index, user_index
 
 CONNECTIONS = 4
-"""Connections to the index at a time."""
+"""Number of simultaneous connections to the index."""
 
 ATTEMPTS = 3
-"""How often a release is asked for before it counts as unreadable."""
+"""Number of attempts before a release counts as unreadable."""
 
 RELEASE_S = 600.0
 """Seconds for one attempt at one release."""
 
 FREE_MIB = 2 * 1024
-"""Disk that must stay free."""
+"""MiB of disk that must stay free."""
 
 _PAUSE_S = 2.0
 _PIP_S = 30.0
@@ -51,7 +51,7 @@ _PIP_S = 30.0
 _Read = TypeVar("_Read")
 
 Tell = Callable[[str], None]
-"""Takes progress, a line at a time."""
+"""A function that receives progress, one line at a time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +61,7 @@ class HarvestOptions:
     Attributes:
         folder: the store.
         packages: names of packages; empty for all of the atlas.
-        output: folder laid out like `compat/atlas/` for what the readers find; None to fetch only.
+        output: folder for the readers' results, laid out like `compat/atlas/`; None only fetches.
     """
 
     folder: Path
@@ -71,7 +71,11 @@ class HarvestOptions:
 
 @dataclass(kw_only=True)
 class _PackageTally:
-    """What became of the releases of one package."""
+    """Counts of what happened to the releases of one package.
+
+    `described` counts stored releases whose description was updated, `bytes` is the size of new archives,
+    `unread` counts releases that could not be read, `empty` those without code of the package.
+    """
 
     package: str
     releases: int = 0
@@ -98,7 +102,7 @@ def harvest(options: HarvestOptions, host: Host, tell: Tell) -> tuple[str, int]:
     """Fetch what the store lacks; return a summary, and exit code 3 if a release could not be read.
 
     Raises:
-        InputError: no such package, or the folder cannot be used.
+        InputError: a package is not in the atlas, or the folder cannot be used.
         ExamineError: the index cannot be read at all, or the disk is full.
     """
     packages = _chosen(options.packages)
@@ -170,7 +174,7 @@ class _Harvest:
                 pages = list(pool.map(self._page, packages))
                 tallies = [*self._tallies(packages, pages, pool)]
             finally:
-                self._stop.set()  # after an error or Ctrl-C, threads do not start on what is left
+                self._stop.set()  # after an error or Ctrl-C, no further release is started
         return self._summary(tallies, time.monotonic() - began), 3 if self._unread else 0
 
     def _page(self, package: AtlasPackage) -> list[ListedRelease]:
@@ -180,7 +184,7 @@ class _Harvest:
     def _tallies(
         self, packages: Iterable[AtlasPackage], pages: Iterable[list[ListedRelease]], pool: ThreadPoolExecutor
     ) -> Iterator[_PackageTally]:
-        """Yield what became of each package; releases of the next packages are fetched meanwhile."""
+        """Yield the tally of each package; releases of the next packages are fetched meanwhile."""
         jobs: list[tuple[AtlasPackage, list[Future[_PackageTally]]]] = [
             (package, [pool.submit(partial(self._release, package, release)) for release in page])
             for package, page in zip(packages, pages, strict=True)
@@ -193,7 +197,7 @@ class _Harvest:
             yield total
 
     def _release(self, package: AtlasPackage, release: ListedRelease) -> _PackageTally:
-        """Bring one release into the store, or its description up to date."""
+        """Fetch one release into the store; if it is stored, bring its description up to date."""
         tally = _PackageTally(package=package.name, releases=1)
         if self._stop.is_set():
             return tally

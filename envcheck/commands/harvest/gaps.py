@@ -1,4 +1,4 @@
-"""Read the code of all stored releases, and write what they ask of one another: `compat/atlas/gaps/`."""
+"""Read the code of all stored releases, and write what they need of one another: `compat/atlas/gaps/`."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from envcheck.knowledge.atlas import gaps_text, spans_of
 from envcheck.knowledge.release_metadata import ReleaseTable
 
 Tell = Callable[[str], None]
-"""Takes progress, a line at a time."""
+"""A function that receives progress, one line at a time."""
 
 READERS: tuple[Callable[[PackageReader, PackageReader], list[CodeGap]], ...] = (
     find_missing_names,
     find_import_guards,
     find_keyword_gaps,
 )
-"""What is looked for in the code of a package and a partner."""
+"""The functions that search for gaps in the code of a package and a partner."""
 
 _SUMMARIES = ".summaries"
-"""Folder in the store for what the files of each package contain, so that no file is read twice."""
+"""Folder in the store for summaries of each package's files, so that no file is parsed twice."""
 
 _READER_OF_FILES = (
     *("lazy_tables.py", "python_file.py", "requirement_tables.py", "scripts.py", "summary.py", "syntax.py"),
@@ -46,7 +46,7 @@ _READER_OF_FILES = (
 
 
 class StoredReaders:
-    """The readers of all stored packages, with what was learnt of their files in earlier runs."""
+    """The readers of all stored packages, with the file summaries of earlier runs."""
 
     def __init__(self, store: ReleaseStore, packages: Sequence[str]) -> None:
         """Take the store and the packages that are compared with one another."""
@@ -62,7 +62,7 @@ class StoredReaders:
                 self._known[package] = len(reader.cache)
 
     def save(self) -> None:
-        """Keep what was learnt since the last call."""
+        """Store the file summaries that were made since the last call."""
         for package, reader in self.readers.items():
             if len(reader.cache) > self._known[package]:
                 store_file(self._file(package), pickle.dumps(dict(reader.cache)))
@@ -70,7 +70,7 @@ class StoredReaders:
 
     def _load(self, package: str) -> dict[str, FileSummary]:
         file = self._file(package)
-        # The store belongs to the curator, and this class alone writes these files.
+        # Unpickling is safe: the store is the curator's own, and only this class writes these files.
         return pickle.loads(file.read_bytes()) if file.is_file() else {}  # noqa: S301
 
     def _file(self, package: str) -> Path:
@@ -78,7 +78,7 @@ class StoredReaders:
 
 
 def use_shipped_entries() -> None:
-    """Let the readers know what users import and call of each package.
+    """Load the names that users import and call of each package, for the readers.
 
     Raises:
         InputError: `compat/atlas/entries.toml` is missing or has a mistake.
@@ -92,7 +92,7 @@ def use_shipped_entries() -> None:
 
 @cache
 def _version_of_reader() -> str:
-    """Return a digest of the code that makes summaries: those of another version are not read."""
+    """Return a digest of the code that makes summaries; summaries made by other code are not read."""
     texts = "".join(package_text(f"atlas/{name}") for name in _READER_OF_FILES)
     return hashlib.sha256(texts.encode()).hexdigest()[:12]
 
@@ -138,7 +138,7 @@ def write_gap_tables(store: ReleaseStore, options: GapOptions, tell: Tell) -> st
 
 
 def binary_rows(package: AtlasPackage, table: ReleaseTable) -> Iterator[AtlasRow]:
-    """Yield the releases of torch for which a package's compiled modules were not made."""
+    """Yield the releases of torch for which a package's compiled modules were not built."""
     rows = (table.row(package.name, version) for version in table.versions(package.name))
     torch = table.versions("torch")
     if package.links_torch:
@@ -147,7 +147,7 @@ def binary_rows(package: AtlasPackage, table: ReleaseTable) -> Iterator[AtlasRow
 
 
 def code_rows(package: str, readers: Mapping[str, PackageReader]) -> Iterator[AtlasRow]:
-    """Yield what the releases of a package ask of each partner that lacks it."""
+    """Yield what the releases of a package need of each partner, and which of its releases lack it."""
     asking = readers[package]
     partners = {demand.what.partner for version in asking.by_version for demand in asking.demands(version)}
     for partner in sorted(readers.keys() - {package}):

@@ -1,4 +1,4 @@
-"""Bring compat/atlas/ up to date, and say in words what that changes and what to run."""
+"""Bring compat/atlas/ up to date, and list what that changes and what to measure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DEFAULT_OUTPUT = Path("compat/atlas")
 
 
 def refresh(options: HarvestOptions, host: Host, tell: Tell) -> tuple[str, int]:
-    """Read what is new, write the tables anew, and return what changed; the exit code is that of harvest.
+    """Read new releases, rewrite the tables, and return what changed; the exit code is that of harvest.
 
     Raises:
         InputError: the tables are not there, or cannot be read or written.

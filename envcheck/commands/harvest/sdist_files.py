@@ -58,10 +58,10 @@ def fetch_sdist(reader: IndexReader, sdist: ListedFile, package: AtlasPackage) -
 def unpacked(name: str, data: bytes) -> dict[str, bytes]:
     """Return the text-like members of an archive by path below its top folder; links are followed.
 
-    Others are listed with no bytes.
+    Other members are listed with empty content.
 
     Raises:
-        ValueError: it unpacks to too much. Other exceptions of tarfile and zipfile if it is damaged.
+        ValueError: its unpacked size is too large. A damaged archive raises tarfile's or zipfile's errors.
     """
     members = _zip_members(data) if name.endswith(".zip") else _tar_members(data)
     found: dict[str, bytes] = {}
@@ -107,7 +107,7 @@ def _tar_members(data: bytes) -> Iterator[tuple[str, bytes]]:
 def keep_installed(members: Mapping[str, bytes], package: AtlasPackage) -> KeptFiles:
     """Return the files below the folder that holds the packages, and what the distribution requires.
 
-    A distribution may have been published without its code: then only its metadata is kept.
+    If a distribution was published without its code, only its metadata is kept.
 
     Raises:
         ExamineError: neither the packages nor metadata are there.
@@ -139,7 +139,7 @@ def source_root(paths: Iterable[str], imports: tuple[str, ...]) -> str | None:
 
 
 def _requires(members: Mapping[str, bytes]) -> Requires:
-    """Return what a source distribution requires; not known if none of its files says so."""
+    """Return what a source distribution requires; it is not known if no file states it."""
     stated = [requires_of_metadata(_text(members[path])) for path in _matching(members, _PKG_INFO)]
     python = next((requires.python for requires in stated if requires.python), "")
     for requires in stated:

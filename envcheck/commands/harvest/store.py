@@ -1,4 +1,4 @@
-"""The store of published files: one zip archive a release, `PACKAGE/VERSION.zip` in a folder.
+"""The store of published files: one zip archive per release, `PACKAGE/VERSION.zip` in a folder.
 
 An archive holds the kept files under their paths in the wheel, and `release.json`, which describes the
 release: package, version, uploaded, yanked, requires_python, requires, requires_known, wheels, others,
@@ -92,9 +92,9 @@ class ReleaseStore:
     def describe_anew(
         self, release: ListedRelease, libraries: Mapping[str, LibraryFacts] | None = None
     ) -> None:
-        """Replace in a stored release what the index says of it now: wheels, day, whether it was yanked.
+        """Update the index's part of a stored description: wheels, day, whether it was yanked.
 
-        `libraries` is added to it.
+        `libraries`, if given, replaces the facts on its libraries.
 
         Raises:
             InputError: the archive cannot be read.
@@ -125,7 +125,7 @@ class ReleaseStore:
         return [str(version) for version in sorted(filter(None, map(_version, stems)))]
 
     def open(self, package: str, version: str) -> PublishedRelease:
-        """Return a stored release. Its files are read when they are asked for.
+        """Return a stored release, whose files are read on demand.
 
         Raises:
             InputError: it is not stored, or its archive cannot be read.

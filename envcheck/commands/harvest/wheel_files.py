@@ -28,7 +28,7 @@ LIBRARY_LIMIT = 2 * 1024 * 1024 * 1024
 """Maximum size of one library in bytes when unpacked; a larger one is not read."""
 
 _SPREAD = re.compile(r"^[^/]+\.data/(?:purelib|platlib)/")
-"""Old wheels with compiled parts hold their packages there, openrlhf's to this day."""
+"""Folders inside a wheel that are installed at the root; old compiled wheels and openrlhf's use them."""
 
 _ONE_AT_A_TIME = threading.Lock()
 
@@ -61,12 +61,12 @@ def fetch_wheel(reader: IndexReader, wheel: ListedFile, package: AtlasPackage) -
 
 
 def installed_path(name: str) -> str:
-    """Return where an installer puts a file of a wheel: `NAME.data/purelib/` is laid over the root."""
+    """Return where an installer puts a file of a wheel: files in `NAME.data/purelib/` go to the root."""
     return _SPREAD.sub("", name)
 
 
 def fetch_libraries(reader: IndexReader, wheel: ListedFile, package: AtlasPackage) -> dict[str, LibraryFacts]:
-    """Return what is read of a wheel's large libraries, by path. Only one is in memory at a time.
+    """Return the facts on a wheel's large libraries, by path. Only one is in memory at a time.
 
     Raises:
         ExamineError: the wheel cannot be read.

@@ -1,15 +1,15 @@
 """Print a lock for a target: a shipped one that fits this machine, or one resolved for it.
 
-`pin` is the command. The way from `--target NAME` to the lock's text:
+`pin` is the command. The steps from `--target NAME` to the lock's text:
 
     target.find_target   what the lock must serve: machine, Python, platform, the user's requirements
     shipped.find_lock    the shipped lock that fits, else
     search.resolve_lock  versions from the search, completed by a backend, approved by the judge
     writing.render       the text in the chosen format
 
-No lock leaves this package that breaks a rule at error level, wherever it came from. A shipped lock is
-served without importing the search, a backend or `packaging`. May import what `commands` may; must not
-know how the text is shown or saved.
+No lock that breaks a rule at error level leaves this package. A shipped lock is printed without importing the
+search, a backend or `packaging`. The package may import what `commands` may. It must not know how the text is
+shown or saved.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ def pin(
 ) -> tuple[str, list[str]]:
     """Return the lock's text, and notes for the user.
 
-    `resolve` passes the shipped locks over, `offline` forbids resolving, and `from_current` keeps the
-    lock near to what is installed.
+    `resolve` ignores the shipped locks, `offline` forbids resolving, and `from_current` keeps the lock
+    close to what is installed.
 
     Raises:
         InputError: an option is wrong.
@@ -95,9 +95,9 @@ def _serve(
 def _resolve(
     goal: LockTarget, installed: Inventory | None, host: Host, options: PinOptions, refused: Sequence[str]
 ) -> tuple[str, list[str]]:
-    """Return the text of a lock resolved now, and notes; if `installed` is given, the lock is near to it.
+    """Return the text of a newly resolved lock, and notes; if `installed` is given, the lock is close to it.
 
-    `refused` names the shipped locks that did not fit, and why.
+    `refused` lists the shipped locks that did not fit, each with the reason.
     """
     from envcheck.commands.pin import search, writing
 
@@ -128,7 +128,7 @@ def _notes_by_address(goal: LockTarget, made: Lock) -> list[str]:
 
 
 def _was_measured(resolved: Lock, goal: LockTarget) -> bool:
-    """Return whether a run of the target with these versions of its packages ended well."""
+    """Return whether the target was measured as good with these versions of its packages."""
     pins = {pin.name: pin.version for pin in resolved.pins}
     return any(
         cell.target == goal.target.name

@@ -1,4 +1,4 @@
-"""Complete a choice of versions with a backend: the request, and wheels that come from an extra index."""
+"""Complete a choice of versions with a backend: build the request, add wheels from an extra index."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from envcheck.resolver_backends.index.extra_indexes import ExtraIndexWheels
 
 COMPILED_FOR_TORCH = ("torchaudio", "torchvision", "torchao", "xformers")
-"""Packages whose wheels on the default index are compiled for the CUDA of the torch that is there."""
+"""Packages whose wheels on the default index are compiled for the CUDA of that index's torch."""
 
 
 def completion_request(
@@ -57,8 +57,8 @@ def completion_request(
 class Completer:
     """Completes choices with a backend; takes torch, and what is compiled for it, from `shelves` if given.
 
-    A shelf is what one of the user's extra indexes offers of torch. What two backends answer differently
-    is added to `notes`.
+    A shelf holds the wheels of torch that one of the user's extra indexes offers. Differences between the
+    answers of two backends are added to `notes`.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Completer:
         notes: list[str],
         shelves: Sequence[ExtraIndexWheels] = (),
     ) -> None:
-        """Take the backend, and the list that notes are added to."""
+        """Store the backend, and the list that notes are added to."""
         self.host, self.notes = host, notes
         self._backend, self._matrix, self._shelves = backend, matrix, shelves
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def driver_window(goal: LockTarget, floor: str) -> tuple[str, list[str]]:
-    """Return the oldest driver for a lock on these GPUs, and a note if newer branches dropped a GPU.
+    """Return the oldest driver for a lock on these GPUs, and notes if newer branches dropped a GPU.
 
     `floor` is the oldest driver that the lock's torch build runs on. A GPU may need a newer one, so the
     rules about drivers are judged with each driver branch. Without GPUs, or if no branch passes, the

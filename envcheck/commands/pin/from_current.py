@@ -19,12 +19,12 @@ from envcheck.resolution.remediation.releases import available_releases
 def resolve_near(
     goal: LockTarget, installed: Inventory, host: Host, engine: str, notes: list[str]
 ) -> tuple[lock.Lock, str]:
-    """Return a lock as near as possible to what is installed, and the text that lists the changes.
+    """Return the lock closest to what is installed, and the text that lists the changes.
 
-    The user's own requirements are honoured too. What the search notices is added to `notes`.
+    The lock also meets the user's own requirements. Remarks of the search are added to `notes`.
 
     Raises:
-        NoSolutionError: changing versions alone does not make the environment pass, or no lock is near.
+        NoSolutionError: changing versions alone does not make the environment pass, or no lock is close.
     """
     rows = examine.source_tree()["tables"].get("release", [])
     releases = available_releases(goal.matrix, rows, str(installed.known("python.version")))
@@ -41,6 +41,6 @@ def resolve_near(
     try:
         return search.resolve_lock(keep_all, host, engine, notes, extra_indexes=False), moves
     except NoSolutionError:
-        # What the stack's packages brought along may have to change; the stack itself need not.
+        # Keep only the versions of the stack itself: its dependencies may have to change.
         keep_stack = replace(goal, requirements=(*goal.requirements, *near.stack))
         return search.resolve_lock(keep_stack, host, engine, notes), moves

@@ -12,17 +12,17 @@ from envcheck.host.files import check_replaceable, same_file
 # `__eq__` and `__repr__` are not used; building them would take 0.3 ms of every start.
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False, repr=False)
 class PinOptions:
-    """What the user asks of a lock besides a machine and a target.
+    """What the user requires of a lock besides a machine and a target.
 
     Attributes:
-        files: requirement files to honour too.
-        besides: single requirements (`--with`).
+        files: requirement files that the lock must meet too.
+        besides: single requirements (`--with`) that it must meet too.
         keep: installed packages whose version must stay.
-        allow_source: packages that may be built from source where the index has no wheel.
+        allow_source: packages that may be built from source if the index has no wheel.
         models: model types that the locked transformers must know.
         until: an ISO date; nothing uploaded after that day is taken.
         prefer: `measured` (combinations that were run) or `newest`.
-        engine: the name of a backend, `both` to compare them, or empty for the best installed one.
+        engine: the name of a backend, `both` to compare two, or empty for the best installed one.
         written: the format of the lock.
         output: the file that the lock is for; empty is standard output.
         own_index: allow addresses on the user's own index in the lock, and of published wheels in notes.
@@ -42,11 +42,11 @@ class PinOptions:
 
 
 PLAIN = PinOptions()
-"""The defaults, which cannot be wrong."""
+"""The defaults, which contradict nothing."""
 
 
 def refuse_contradictions(options: PinOptions, *, resolve: bool, offline: bool) -> None:
-    """Raise InputError for options that are wrong on every machine, before anything is read."""
+    """Raise InputError for options that are wrong on every machine; called before anything is read."""
     if options == PLAIN and not (resolve and offline):
         return
     if options.prefer not in ("measured", "newest"):

@@ -1,4 +1,4 @@
-"""A torch for another CUDA, which the default index lacks: whether it fits, and how to install it."""
+"""Torch builds for another CUDA, which the default index lacks: find one that fits, say how to install it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from envcheck.resolution.resolver import SearchProblem
 
 
 def fitting_versions(problem: SearchProblem) -> Mapping[str, str]:
-    """Return versions with a torch for another CUDA that fit although no plain one does; empty if none do."""
+    """Return fitting versions with a torch for another CUDA; empty if there are none."""
     try:
         chosen = resolver.solve(resolver.with_variants(problem)).versions
     except NoSolutionError:  # the search gave up
@@ -19,7 +19,7 @@ def fitting_versions(problem: SearchProblem) -> Mapping[str, str]:
 
 
 def manual_install(chosen: Mapping[str, str], why_not: Sequence[str]) -> str:
-    """Return how to install such a torch by hand, and why no lock has it if that was tried."""
+    """Return how to install such a torch by hand; if a lock with it was tried, also why there is none."""
     release, _, tag = chosen["torch"].partition("+")
     rest = ", ".join(f"{name} {version}" for name, version in chosen.items() if name != "torch")
     beside = f", with {rest}" if rest else ""

@@ -1,7 +1,7 @@
-"""Name the published wheel that fits a package which the index has as source only.
+"""Name published wheels for packages that the index has as source only.
 
-Such wheels are files of a release page. `pin` names them from the table `published_wheel` and installs none:
-what is not on the user's index is the user's to judge.
+Such wheels are files on a project's release page. `pin` names them from the table `published_wheel` and
+installs none: whether to trust files that are not on the user's index is for the user to decide.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Row = Mapping[str, Any]
 
 
 class _LockedTorch(NamedTuple):
-    """Hold what a wheel must fit of torch: its minor version, its CUDA, and its C++11 ABI if known."""
+    """The properties of torch that a wheel must match: minor version, CUDA, and C++11 ABI if known."""
 
     minor: str
     cuda: str
@@ -30,7 +30,7 @@ class _LockedTorch(NamedTuple):
 
 
 def wheel_notes(goal: LockTarget, made: lock.Lock, *, show_address: bool) -> list[str]:
-    """Say of each package that a lock builds from source which published wheel fits instead."""
+    """Return a note on published wheels that fit for each package that a lock builds from source."""
     built = [pin for pin in made.pins if pin.name in made.build]
     if not built:
         return []
@@ -78,7 +78,7 @@ def _abi(build: TorchBuild | None) -> str:
 def _first_fitting(
     rows: Sequence[Row], goal: LockTarget, torch: _LockedTorch, publishers: Mapping[tuple[str, str], Row]
 ) -> Row | None:
-    """Return the newest release that has a wheel: upstream's first, then a community's."""
+    """Return the row of the newest release with a fitting wheel; prefer upstream's to a community's."""
     fitting = [row for row in rows if _serves_machine(row, goal) and _serves_torch(row, torch)]
     fitting = [row for row in fitting if _is_admitted(row, goal)]
     return max(
@@ -105,7 +105,7 @@ def _serves_machine(row: Row, goal: LockTarget) -> bool:
 
 
 def _serves_torch(row: Row, torch: _LockedTorch) -> bool:
-    """Return whether a wheel is for a torch; one of upstream serves every minor of its CUDA."""
+    """Return whether a wheel is built for a torch; one that states ABIs serves every minor of its CUDA."""
     major, _, minor = torch.cuda.partition(".")
     if "abi" not in row:
         return bool(row["torch"] == torch.minor and row["cuda"] == f"{major}{minor}")
@@ -153,7 +153,7 @@ def _none_note(
 
 
 def _newest_torch(rows: Sequence[Row], goal: LockTarget) -> Iterator[str]:
-    """Yield the newest minor of torch whose default build has a wheel of upstream here, if one has."""
+    """Yield the newest minor of torch whose default build has an upstream wheel here, if there is one."""
     mine = [row for row in rows if row["by"] == "upstream" and _serves_machine(row, goal)]
     builds = sorted(
         goal.matrix.tables.torch_builds, key=lambda each: versions.order(each.version), reverse=True

@@ -1,9 +1,10 @@
-"""The releases to search: those of the tables, and of every package that the user's own bring along.
+"""The releases to search: those in the tables, and those of the user's packages and their dependencies.
 
 A target's package that the tables do not list, such as vllm, is searched like one that the user requires.
 
-A package that the user requires joins the search with its own metadata and every release that was read. What
-these releases require joins it as a dependency, because two packages often disagree only on a third.
+A package that the user requires joins the search with its own metadata and every release in the atlas. The
+packages that these releases require join it as dependencies, because two packages often conflict only in
+their requirements on a third.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from envcheck.rules.requirements import marker_environment, split_requirement
 
 
 class SearchedReleases(NamedTuple):
-    """Every release to choose from, and the packages among them that the required ones bring along."""
+    """Every release to choose from, and the names of the packages that join as dependencies."""
 
     releases: tuple[Release, ...]
     dependencies: tuple[str, ...]
@@ -71,7 +72,7 @@ def _of_row(row: Mapping[str, Any]) -> Release:
 
 
 def _with_metadata(release: Release, goal: LockTarget, table: ReleaseTable) -> Release:
-    """Return a release with its published metadata, and whether a wheel fits the platform."""
+    """Return a release with its published metadata, and why no wheel fits the platform, if so."""
     row = table.row(release.package, release.version)
     if row is None:
         return release
@@ -85,7 +86,7 @@ def _with_metadata(release: Release, goal: LockTarget, table: ReleaseTable) -> R
 
 
 def _why_no_wheel(build: Builds, goal: LockTarget) -> str:
-    """Return why no compiled wheel fits; empty for a release that has none, which may not need one."""
+    """Return why no compiled wheel fits; empty if the release has no compiled wheels, or one fits."""
     published = build.get("wheel", ())
     system, _, architecture = goal.platform.partition("-")
     if system != "linux" or not published or "any" in published:
@@ -96,9 +97,9 @@ def _why_no_wheel(build: Builds, goal: LockTarget) -> str:
 
 
 def _asked_beyond_table(goal: LockTarget, table: ReleaseTable) -> Iterator[str]:
-    """Yield required packages of which the user wants a release that was not read, such as an old one.
+    """Yield required packages of which the user wants a release that is not in the table, such as an old one.
 
-    That there is none does not follow: the backend looks for it on the index.
+    Such a release may exist nevertheless, so the backend looks for it on the index.
     """
     for requirement in goal.requirements:
         name, known = requirement.package, table.versions(requirement.package)
@@ -113,7 +114,7 @@ def _asked_beyond_table(goal: LockTarget, table: ReleaseTable) -> Iterator[str]:
 
 
 def _dependencies(required: Sequence[str], goal: LockTarget, table: ReleaseTable) -> tuple[str, ...]:
-    """Return the packages of the table that some release of a required or a target's package brings along."""
+    """Return the table's packages that some release of a required or a target's package depends on."""
     environment = marker_environment(goal.machine)
     known, ordered = frozenset(table.packages()), list[str]()
     chosen = {*required, *goal.target.packages}

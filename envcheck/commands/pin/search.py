@@ -1,9 +1,9 @@
 """Resolve a lock: choose versions, complete them with a backend, judge the whole, and search again.
 
-Each round asks `resolution.resolver` for versions of the target's packages, and a backend for everything
-these bring along. What the judge objects to in the completed lock binds the next round: the backend gets
-the violated rule's own bound if that is on a package of the backend's choosing; otherwise, or if the bound
-cannot be met, the search refuses every choice that breaks the rule.
+Each round asks `resolution.resolver` for versions of the target's packages, and a backend for all their
+dependencies. Then the completed lock is judged, and the objections constrain the next round. If the
+violated rule has a bound on a package that the backend chooses, the backend gets that bound. Otherwise, or if
+the bound cannot be met, the search refuses every choice that breaks the rule.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ if TYPE_CHECKING:
     from envcheck.resolver_backends.index import availability
 
 ROUNDS = 10
-"""How many rounds one search takes before it gives up."""
+"""Number of rounds after which one search gives up."""
 
 
 def resolve_lock(
     goal: LockTarget, host: Host, engine: str, notes: list[str], *, extra_indexes: bool = True
 ) -> lock.Lock:
-    """Return a lock made now.
+    """Return a newly resolved lock.
 
     `engine` names a backend, `both` to compare two, or is empty for the best installed one. If only a
     torch for another CUDA fits, it is taken from one of the user's extra indexes, unless `extra_indexes`
-    is False. What two backends answer differently is added to `notes`.
+    is False. Differences between the answers of two backends are added to `notes`.
 
     Raises:
         NoSolutionError: no versions fit, or the judge objected to every completed lock.
@@ -69,7 +69,7 @@ def search_problem(goal: LockTarget) -> SearchProblem:
     required = {each.package for each in goal.requirements if each.wanted}
     packages = required or {release.package for release in offered.releases}
     return SearchProblem(
-        # Only cells make the search prefer what was measured to what is new.
+        # Without cells, the search prefers new releases to measured ones.
         known=_with_atlas(
             goal.matrix._replace(cells=()) if goal.newest else goal.matrix,
             {*packages, *goal.target.packages, *offered.dependencies},
@@ -86,7 +86,7 @@ def search_problem(goal: LockTarget) -> SearchProblem:
 
 
 def _with_atlas(known: Matrix, packages: Collection[str]) -> Matrix:
-    """Return the knowledge with what the releases of the searched packages ask of one another."""
+    """Return the knowledge with the atlas's rules on the searched packages."""
     return known._replace(rules=(*known.rules, *atlas_rules.rules_of(known.atlas(), packages)))
 
 
@@ -94,7 +94,7 @@ def _with_atlas(known: Matrix, packages: Collection[str]) -> Matrix:
 
 
 class _DeadEnd(NamedTuple):
-    """A search without an answer: the problem, what ruled it out, and how the last completed lock failed."""
+    """A search without an answer: the problem, what ruled it out, and why the last completed lock failed."""
 
     problem: SearchProblem
     reasons: frozenset[Reason]
@@ -102,7 +102,7 @@ class _DeadEnd(NamedTuple):
 
 
 class _Search:
-    """One search in rounds; what a round learns is kept in the problem and the bounds."""
+    """One search in rounds; the results of a round are added to the problem and the bounds."""
 
     def __init__(self, goal: LockTarget, problem: SearchProblem, completer: Completer) -> None:
         """Take what the lock must serve, the first problem, and the backend that completes choices."""
@@ -124,7 +124,7 @@ class _Search:
         for _ in range(ROUNDS):
             try:
                 answer = resolver.solve(self._problem)
-            except NoSolutionError:  # the search gave up; the backend may not
+            except NoSolutionError:  # the search gave up; the backend may find a choice
                 made = None if self._asked_backend else self._choose_all()
                 if made is None:
                     raise
@@ -145,7 +145,7 @@ class _Search:
         raise NoSolutionError(f"no lock after {ROUNDS} rounds; {self._last_failure}")
 
     def _try(self, answer: Answer) -> lock.Lock | None:
-        """Complete a choice and return the lock, or learn from its failure and return None."""
+        """Complete a choice and return the lock; if that fails, constrain the next round and return None."""
         choice = dict(answer.versions or {})
         build = resolver.built(self._problem, {**choice, **answer.brought})
         request = self._completer.prepare(completion_request(self._goal, choice, build, self._bounding))
@@ -169,13 +169,13 @@ class _Search:
             try:
                 return self._completer.complete(replace(request, constraints=(*request.constraints, *exact)))
             except NoSolutionError:
-                pass  # a package that the search does not know, or the index, needs another one
+                pass  # other packages or the index may need other versions of these dependencies
         return self._completer.complete(request)
 
     def _learn_from_failure(
         self, error: NoSolutionError, request: backends.CompletionRequest, choice: Mapping[str, str]
     ) -> lock.Lock | None:
-        """Exclude what the index lacks, or what was yanked; else let the backend choose.
+        """Exclude releases that the index lacks or has yanked; otherwise let the backend choose.
 
         Raises:
             NoSolutionError: nothing satisfies the requirements of the user.
@@ -199,7 +199,9 @@ class _Search:
         return None
 
     def _let_backend_choose(self, choice: Mapping[str, str]) -> lock.Lock | None:
-        """Return a lock in which the backend chose what the user did not ask for; else learn and return None.
+        """Return a lock in which the backend chose all but the required packages, or None.
+
+        If there is none, the next round is constrained.
 
         Raises:
             NoSolutionError: the backend finds nothing within what the judge allows of each package.
@@ -243,7 +245,7 @@ class _Search:
         raise NoSolutionError("\n".join(lines))
 
     def _exclude_newer(self, newest: Mapping[str, str]) -> None:
-        """Exclude releases of required packages that need something the index does not have."""
+        """Exclude releases newer than the newest installable one: the index lacks something they need."""
         kept = tuple(
             release
             for release in self._problem.releases
@@ -253,7 +255,7 @@ class _Search:
         self._problem = self._problem._replace(releases=kept)
 
     def _learn_from_objections(self, found: Sequence[Objection]) -> None:
-        """Give the backend the bounds of new objections, and refuse whatever breaks the others."""
+        """Give the backend the bounds of new objections; add the other objections to the search's problem."""
         self._last_failure = f"the completed lock was refused by: {found[0].message} ({found[0].rule})"
         tried = {objection.rule for objection in self._bounding}
         bounding = [each for each in found if each.bounds and each.rule not in tried]
@@ -264,7 +266,7 @@ class _Search:
         self._problem = self._problem._replace(objections=(*self._problem.objections, *objections))
 
     def _narrow_objections(self) -> None:
-        """Refuse only the exact versions seen to fail: another stack may bring other packages along."""
+        """Refuse only the exact versions that failed: another stack may have other dependencies."""
         narrow = tuple(each._replace(wide=False) for each in self._problem.objections)
         self._problem = self._problem._replace(objections=narrow)
 
@@ -277,7 +279,7 @@ def _another_release(yanked: backends.YankedError) -> UserRequirement:
 
 
 class _IndexOffer(NamedTuple):
-    """The releases that the index still has, and which pinned ones it lacks or has withdrawn, in words."""
+    """The releases that the index still has, and a line for each pinned one that it lacks or has yanked."""
 
     releases: tuple[Release, ...]
     lacking: list[str]
@@ -361,7 +363,7 @@ def _search_other_cuda(
 ) -> tuple[lock.Lock | None, list[str]]:
     """Return a lock with a torch for another CUDA from one of the user's extra indexes, or why there is none.
 
-    All other packages come from the default index, and the backend sees no other.
+    All other packages come from the default index, the only one that the backend reads.
     """
     request = completion_request(goal, {}, (), ())
     why_not: list[str] = []

@@ -1,4 +1,4 @@
-"""The shipped locks: which one fits a machine, why others do not, and its text as that machine needs it."""
+"""The shipped locks: find the one that fits a machine, explain why others do not, adapt its text."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 _MOST_REASONS = 3
-"""Reasons why a lock does not fit that a message names: one line is enough to pass it over."""
+"""Maximum number of reasons that the message on an unfit lock names, to keep it on one line."""
 
 ARM = "aarch64"
-"""The machine that is named in a file; the others are for x86_64."""
+"""The architecture in a lock's file name; files without one are for x86_64."""
 
 
 class ShippedLock(NamedTuple):
@@ -41,8 +41,9 @@ def find_lock(goal: LockTarget) -> tuple[ShippedLock | None, list[str]]:
     refused: list[str] = []
     stem = f"py{goal.python.replace('.', '')}-driver"
     texts = source_texts(f"lockfiles/{goal.target.name}", ".txt", stem)
-    # A file is named after its driver floor, and a newer torch never has a lower floor, so this order is
-    # by both. Locks with an older torch than their floor allows (`…-driver525-torch24`) come last.
+    # File names contain the driver floor, and a newer torch never has a lower floor. Sorting by name
+    # therefore sorts by both. Locks with an older torch than their floor allows (`…-driver525-torch24`)
+    # come last.
     by_floor = sorted(texts, reverse=goal.driver_known or goal.no_gpu)
     for file in sorted(by_floor, key=_is_further_lock):
         name = f"{goal.target.name}/{file}"
@@ -58,7 +59,7 @@ def find_lock(goal: LockTarget) -> tuple[ShippedLock | None, list[str]]:
 
 
 def _is_further_lock(file: str) -> bool:
-    """Return whether a file is one more lock for its machine: `py311-driver525-torch24.txt`."""
+    """Return whether a file is an additional lock for its machine: `py311-driver525-torch24.txt`."""
     parts = file.removesuffix(".txt").split("-")
     return len([part for part in parts if part != ARM]) > len(("python", "driver"))
 
@@ -79,7 +80,7 @@ def _why_unfit(candidate: lock.Lock, goal: LockTarget) -> list[str]:
 
 
 def _why_not_asked_for(candidate: lock.Lock, goal: LockTarget) -> list[str]:
-    """Return how a lock contradicts the user's own requirements and preferences."""
+    """Return the ways in which a lock contradicts the user's own requirements and preferences."""
     reasons = []
     if goal.until and candidate.date > goal.until:
         reasons.append(f"was locked on {candidate.date}, {goal.until_by}")

@@ -32,18 +32,18 @@ _NOT_FOR_LOCKS = frozenset(
     {"cuda.runtime", "driver.error", "driver.library", "driver.libcuda", "cuda.compat_on_path"}
     | {"driver.passed_over", "gpus.on_bus", "gpus.selection", "gpus.xids"}
 )
-"""Facts about what is installed, and about faults of the machine now.
+"""Facts about what is installed, and about present faults of the machine.
 
-No choice of versions repairs such a fault, and the lock outlives it.
+A lock ignores such faults: no choice of versions repairs them, and they may be gone when it is used.
 """
 
 _OF_A_GPU = frozenset(
     {"gpu.name", "gpu.compute_capability", "gpu.kind", "gpu.memory_mib", "gpu.mig", "gpu.visible"}
 )
-"""Facts about each GPU that a lock depends on; its present state (such as free memory) is not among them."""
+"""Facts about each GPU that a lock depends on; its present state, such as free memory, is left out."""
 
 GLIBC = "2.28"
-"""The C library assumed if the machine's is unknown: the oldest that torch's wheels run on since 2.7."""
+"""The glibc assumed if the machine's is unknown: the oldest for torch's wheels since torch 2.7."""
 
 
 # `__eq__` and `__repr__` are not used; building them would take 0.3 ms of every start.
@@ -57,7 +57,7 @@ class LockTarget:
         platform: such as `linux-x86_64`.
         glibc: the oldest C library to serve.
         requirements: the user's own requirements.
-        extras: those of them that name extras (`trl[peft]`), which only a backend completes.
+        extras: the user's requirements that name extras (`trl[peft]`), which only a backend completes.
         until: an ISO date; nothing uploaded after that day is taken. Empty is no limit.
         newest: try new releases before measured ones.
         by_address: requirements that name an address instead of a release; the lock leaves them out.
@@ -111,7 +111,7 @@ def find_target(
     if target is None:
         raise InputError("--target", f"pin needs a target; known are {', '.join(matrix.targets)}")
     if python_version is not None and not options.keep:
-        # Of the environment only its Python matters to a lock, and that was given.
+        # A lock needs only the environment's Python version, and that was given.
         all_probes = tuple(probe for probe in all_probes if probe.name != "python_env")
     subject, read, _ = examine.take_inventory(request, host, all_probes, matrix, keys)
     python = _python_series(python_version, read)
@@ -139,7 +139,7 @@ def find_target(
 
 
 def target_bounds(target: Target) -> tuple[UserRequirement, ...]:
-    """Return the bounds of a target as requirements that bind its packages wherever these are needed."""
+    """Return a target's bounds as requirements on its packages, which apply only if these are needed."""
     origin = f"target {target.name}"
     return tuple(UserRequirement(name, bound, origin, wanted=False) for name, bound in target.bounds.items())
 
@@ -163,7 +163,7 @@ def _python_series(python_version: str | None, read: Inventory) -> str:
 
 
 def _machine_facts(read: Inventory, python: str) -> Inventory:
-    """Return those facts that decide which versions run on the machine, and the lock's Python."""
+    """Return the facts that decide which versions run on the machine, and the lock's Python."""
     facts = {
         key: fact
         for key, fact in read.facts.items()
@@ -233,11 +233,11 @@ def _gpu_name(inventory: Inventory, device: int) -> str:
 
 
 def violated_rules(goal: LockTarget, packages: Iterable[Fact], *, complete: bool) -> list[str]:
-    """Return the ids of the rules that these packages break on that machine under that target.
+    """Return the ids of the rules that these packages break on the goal's machine with its target.
 
     Rules at error level count, and the packages' own metadata: a lock does not contradict what its
-    packages require. `complete` says that no other package will be installed. The atlas is not asked: a test
-    holds the shipped locks to it, and loading it would slow down every `pin`.
+    packages require. `complete` says that no other package will be installed. The atlas is not used, because
+    loading it would slow down every `pin`; a test checks the shipped locks against it.
     """
     train = [
         Fact(key, Known(value), f"target {goal.target.name}") for key, value in goal.target.train.items()

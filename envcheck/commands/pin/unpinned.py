@@ -1,7 +1,7 @@
 """Let the backend choose all versions itself, within what the judge allows of each package.
 
-The search knows the packages of the tables. If a package outside them excludes every choice it makes, the
-backend, which reads all metadata, may know a choice that the judge accepts as well.
+The search knows only the packages of the tables. If a package outside them excludes every choice of the
+search, the backend may still find one that the judge accepts, because it reads all metadata.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from envcheck.resolution import resolver
 from envcheck.resolution.resolver import SearchProblem
 
 ATTEMPTS = 6
-"""How often the backend is asked again with the bounds of what the judge objected to."""
+"""Maximum number of requests to the backend; each failed one adds a bound for the next."""
 
 _MOST_LINES = 5
-"""Lines of the backend's reasons that are shown."""
+"""Maximum number of lines shown of the backend's reasons."""
 
 
 class Unsolvable(NamedTuple):
@@ -42,9 +42,9 @@ def choose_unpinned(
     completer: Completer,
     exact: Mapping[str, str] | None = None,
 ) -> lock.Lock | Unsolvable | None:
-    """Return a lock of the backend's choice that the judge accepts; None if it refuses all that were tried.
+    """Return a lock of the backend's choice that the judge accepts; None if the judge refuses all tried.
 
-    `exact` are versions that are not left to the backend.
+    `exact` holds versions by package that the backend must take.
 
     Raises:
         ExamineError: the backend failed.
@@ -75,7 +75,7 @@ def choose_unpinned(
 
 
 def newest_alone(goal: LockTarget, problem: SearchProblem, completer: Completer) -> Mapping[str, str]:
-    """Return the newest release of each required package that can be installed at all, by package.
+    """Return the newest release of each required package that the backend can install by itself.
 
     Raises:
         ExamineError: the backend failed.
@@ -92,7 +92,7 @@ def newest_alone(goal: LockTarget, problem: SearchProblem, completer: Completer)
 
 
 def why_older(newest: Mapping[str, str], reason: str) -> list[str]:
-    """Return a note for each package that is taken in an older release than the tables have, and why."""
+    """Return a note for each package whose newest installable release is older than the tables' newest."""
     why = "; ".join([*reason_lines(reason)[:2], *source_hints(reason)])
     return [
         f"{name}: {version} is the newest that can be installed: {why}" for name, version in newest.items()
@@ -100,7 +100,7 @@ def why_older(newest: Mapping[str, str], reason: str) -> list[str]:
 
 
 def source_hints(reason: str) -> list[str]:
-    """Return for each package that the backend refused because it has no wheel how to allow its source."""
+    """Return a hint on `--allow-source` for each package that the backend refused for lack of a wheel."""
     names = dict.fromkeys(re.findall(r"Wheels are required for `([^`]+)` because building from", reason))
     return [
         f"{name} is on the index as source only: with --allow-source {name} its build code runs now and on "
@@ -124,7 +124,7 @@ def open_request(
 
 
 def changed_facts(problem: SearchProblem, closure: dict[str, str]) -> dict[str, Value]:
-    """Return the training facts that the search sets beside these versions; none if it refuses them."""
+    """Return the training facts that the search changes for these versions; none if it refuses them."""
     exact = tuple(
         UserRequirement(name, f"=={closure[name]}", "the backend's choice")
         for name in resolver.wanted_packages(problem)
@@ -142,7 +142,7 @@ def changed_facts(problem: SearchProblem, closure: dict[str, str]) -> dict[str, 
 def describe_clash(
     goal: LockTarget, problem: SearchProblem, completer: Completer, unsolvable: Unsolvable
 ) -> Iterator[str]:
-    """Yield the backend's reasons, a line each, and which bound of the user may be dropped."""
+    """Yield the backend's reasons, one per line, and the user's bounds whose removal would help."""
     yield from (f"  - {line}" for line in reason_lines(unsolvable.reason))
     ways = [*source_hints(unsolvable.reason), *_ways_out(goal, problem, completer, unsolvable.reason)]
     yield "fixes, each of them tried:" if ways else "none of the single changes that were tried helps"
@@ -150,7 +150,7 @@ def describe_clash(
 
 
 def reason_lines(reason: str) -> list[str]:
-    """Return a resolver's chain of reasons as a few lines: what it rests on, not what follows in between."""
+    """Return the premises in a resolver's chain of reasons as a few lines, without intermediate steps."""
     steps = re.split(r"\s*\(\d+\)|,? we can conclude that |(?:^|\. )(?:And )?[Bb]ecause ", reason)
     facts = [text.strip(" .,") for text in steps]
     kept = [

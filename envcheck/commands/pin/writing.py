@@ -22,7 +22,7 @@ ADDRESSES_S = 120.0
 def build_lock(
     goal: LockTarget, pins: Sequence[lock.Pin], build: tuple[str, ...], changed: Mapping[str, Value]
 ) -> lock.Lock:
-    """Return the lock of these pins, with all that was assumed when they were chosen.
+    """Return the lock of these pins, with everything that was assumed when they were chosen.
 
     `build` names the packages that exist as source only, `changed` the training facts that the search
     chose differently from the target.
@@ -46,7 +46,7 @@ def build_lock(
 
 
 def how_tried(target: Target, known: Matrix, pins: Sequence[lock.Pin]) -> str:
-    """Return how a lock that was not installed was tried: at most its stack was measured."""
+    """Return what was tested of a lock that was never installed: at most its stack was measured."""
     test = f"once installed: envcheck selftest --target {target.name} --level 3 --python ENV"
     versions = {pin.name: pin.version for pin in pins}
     dates = [
@@ -102,7 +102,7 @@ def render(made: lock.Lock, format_name: str, host: Host, *, own_index: bool) ->
     `own_index` allows addresses on the user's own index.
 
     Raises:
-        ExamineError: the index cannot be read, or the lock holds what must not leave this machine.
+        ExamineError: the index cannot be read, or the lock holds text that must not leave this machine.
     """
     chosen = formats.named(format_name)
     if not chosen.WANTS_ADDRESSES:

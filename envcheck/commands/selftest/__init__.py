@@ -2,8 +2,8 @@
 
 `environment` finds the environment and the declared tests, `selection` decides what runs and in how many
 ranks, `processes` runs it, and `failures` looks for the rule behind a failure. Every process has a
-deadline, is killed with all its children after it, and dies with envcheck. May import what `commands` may;
-must not know how the report is shown.
+deadline, is then killed with all its children, and ends when envcheck ends. The package may import what
+`commands` may. It must not know how the report is shown.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from envcheck.selftest.report import SelftestReport
 __all__ = ["SelftestOptions", "TestEnvironment", "claims", "prepare", "refuse_unknown", "run", "selftest"]
 
 LINGER_S = 2.0
-"""How long a failing rank waits before it ends: its end makes the launcher end rank 0, which prints first."""
+"""Seconds that a failing rank waits before it ends, so that rank 0 can print before the launcher ends it."""
 
 
 def selftest(
@@ -44,7 +44,7 @@ def selftest(
 ) -> SelftestReport:
     """Run the self-tests that the options select, and return the report.
 
-    `show` gets a line now and then that says how far they are.
+    `show` is called with a line of progress from time to time.
 
     Raises:
         InputError: an option is wrong.

@@ -27,7 +27,7 @@ class SelftestOptions:
 
     Attributes:
         level: run the tests up to this level, unless `only` names some.
-        device: `cpu` or `cuda`; None chooses.
+        device: `cpu` or `cuda`; None takes `cuda` if it is available.
         ranks: the number of processes; None takes the least that a test needs.
         only: names of tests or variants.
         patience: a factor on each test's own deadline.
@@ -41,7 +41,7 @@ class SelftestOptions:
 
 
 class TestEnvironment(NamedTuple):
-    """An environment whose tests can be run: its interpreter, its facts, the knowledge."""
+    """An environment that the tests can run in: its interpreter, its facts, and the knowledge."""
 
     subject: str
     interpreter: str
@@ -73,13 +73,12 @@ def prepare(request: ExamineRequest, host: Host) -> TestEnvironment:
 
 
 def claims() -> tuple[SelftestDeclaration, ...]:
-    """Return every self-test of the folder, by level.
+    """Return every declared self-test, sorted by level and then by the number of imports.
 
-    What one test imports stays loaded, so a test that imports less comes first: it sees a process without
-    the rest.
+    Modules that a test imports stay loaded, so tests that import less run first, without those modules.
     """
     texts = folder_texts(package_folder(TESTS_FOLDER), ".py")
-    # The modules with a leading underscore run the tests; they are part of what a test's digest covers.
+    # The modules with a leading underscore run the tests, so a test's digest covers them too.
     runner = "\0".join(text for name, text in texts.items() if name.startswith("_"))
     read = [
         read_declaration(name.removesuffix(".py"), text, runner)

@@ -1,4 +1,4 @@
-"""Which known rule explains a failed self-test."""
+"""Find the known rule that explains a failed self-test."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from envcheck.selftest.outcome import Outcome
 
 
 def with_rule(outcome: Outcome, prepared: TestEnvironment) -> Outcome:
-    """Return a failed outcome with the rule that explains it, if one does; `sure` if its words match.
+    """Return a failed outcome with the rule that explains it, if there is one.
 
-    The rule forbids this way of training here, and its cases hold the words of the failure. If no words
-    match, a rule that forbids the combination is named, but not as sure.
+    Only rules that forbid this way of training here are considered. If a signature in a rule's cases matches
+    the failure, the outcome is `sure`. Otherwise any such rule on training is named, but not as sure.
     """
     if outcome.result != selftest_outcome.FAIL:
         return outcome
@@ -66,7 +66,7 @@ def _speaks(rule_id: str, text: str) -> bool:
 
 @cache
 def _signatures() -> Mapping[str, Sequence[log_signatures.Signature]]:
-    """Return what the cases of each rule find in a traceback, by the rule's id."""
+    """Return the signatures in the cases of each rule, by the rule's id."""
     found: dict[str, list[log_signatures.Signature]] = {}
     for signature in log_signatures.compile_signatures(examine.source_tree()["case"]):
         found.setdefault(signature.rule, []).append(signature)

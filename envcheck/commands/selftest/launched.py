@@ -1,4 +1,4 @@
-"""The rank that a launcher gave this process, where torchrun or Slurm started several."""
+"""Find the rank that torchrun or Slurm gave this process."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from envcheck.host.machine import Host
 
 
 class LaunchedRank(NamedTuple):
-    """Which of several ranks this process is, and where they meet."""
+    """The rank of this process, and the address and port of rank 0."""
 
     rank: int
     world: int
@@ -31,11 +31,11 @@ def launched_rank(host: Host) -> LaunchedRank | None:
     """Return the rank that torchrun or Slurm gave this process, or None if it was started alone.
 
     Raises:
-        InputError: a variable is no number, or nothing says where rank 0 is reached.
+        InputError: a variable is not a number, or the address of rank 0 is not given.
     """
     environ = host.environ
     for rank, world, local in _VARIABLES:
-        # A batch script has SLURM_PROCID and SLURM_NTASKS too but is no rank: only srun starts ranks.
+        # A batch script has SLURM_PROCID and SLURM_NTASKS too but is not a rank: only srun starts ranks.
         if world == "SLURM_NTASKS" and environ.get("SLURM_JOB_ID"):
             continue
         if environ.get(rank) and environ.get(world, "1") not in ("", "1"):
@@ -68,12 +68,12 @@ def _meeting_point(environ: Mapping[str, str], rank: str) -> tuple[str, int]:
 
 
 def _slurm_port(environ: Mapping[str, str]) -> int:
-    """Return a port from 20000 to 39999 by the job's number, so that all ranks choose the same one."""
+    """Return a port from 20000 to 39999, computed from the job's id so that all ranks choose the same."""
     return 20000 + int("".join(filter(str.isdecimal, environ.get("SLURM_JOB_ID", ""))) or 0) % 20000
 
 
 def number(environ: Mapping[str, str], name: str) -> int:
-    """Return a variable as a number.
+    """Return the number in an environment variable.
 
     Raises:
         InputError: it is not a whole number of at most nine digits.

@@ -1,7 +1,7 @@
-"""Run selected variants in worker processes: which variants share one, and what its order holds.
+"""Run selected variants in worker processes: group variants by worker, and write each worker's input.
 
-A worker (`target_scripts/selftests/_worker.py`) imports once and forks its ranks. It keeps the deadlines of
-imports and tests; the deadline here is for a worker that fails to.
+A worker (`target_scripts/selftests/_worker.py`) imports once and forks its ranks. It enforces the
+deadlines of imports and tests; the deadline here is for a worker that fails to do so.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from envcheck.selftest.declaration import SelftestDeclaration
 from envcheck.selftest.journal import ProcessEnd
 
 IMPORTS_S = 180.0
-"""What loading torch, DeepSpeed and transformers may take on a cold network disk, besides the tests."""
+"""Seconds that loading torch, DeepSpeed and transformers may take on a cold network disk."""
 
 GRACE_S = 60.0
-"""What a variant may take beyond its deadline: ending its processes, hearing from other machines."""
+"""Seconds after a variant's deadline to end its processes and to receive other machines' results."""
 
 NO_ROOM_CODE, LATE_CODE, CUT_OFF_CODE = 123, 124, 125
 """Exit codes of the worker; see `target_scripts/selftests/_worker.py`."""
 
 JOURNAL_LIMIT = 64 * 1024 * 1024
-"""Bytes of a rank's journal that are read."""
+"""Maximum bytes read of a rank's journal."""
 
 AT_ONCE = 8
-"""The most variants that run side by side on CUDA, two cores each: they mostly import. Not measured."""
+"""Maximum number of variants that run at once on CUDA, two cores each: they mostly import. Not measured."""
 
 
 # --- batches ----------------------------------------------------------------------------------------
@@ -84,7 +84,7 @@ def _can_fork(claim: SelftestDeclaration, device: str) -> bool:
 
 
 class _SupervisorDeadline:
-    """A deadline that runs only while this process does, so that a stop and a continue make nothing late."""
+    """A deadline that does not count the time during which this process is stopped (SIGSTOP)."""
 
     def __init__(self, seconds: float) -> None:
         self._left, self._seen = seconds, time.monotonic()
@@ -104,12 +104,12 @@ class _Worker(NamedTuple):
 
 
 class WorkerPool:
-    """The workers of a run; leaving the context ends those that still run."""
+    """The workers of a run; leaving the context ends the workers that still run."""
 
     def __init__(
         self, host: Host, prepared: TestEnvironment, options: SelftestOptions, device: str, folder: Path
     ) -> None:
-        """Take what is tested, and the path of a folder for files, which the first worker creates."""
+        """Store what is tested, and the path of a folder for files, which the first worker creates."""
         self._host, self._prepared, self._options = host, prepared, options
         self._device, self._folder = device, folder
         self._running: list[_Worker] = []
@@ -117,7 +117,7 @@ class WorkerPool:
         self._launched = launched_rank(host)
 
     def show_progress(self, progress: Progress) -> None:
-        """Tell how far the tests are while they run."""
+        """Show the progress of the tests while they run."""
         self._progress = progress
 
     def __enter__(self) -> Self:
@@ -149,7 +149,7 @@ class WorkerPool:
             time.sleep(0.01)
 
     def _has_room_for(self, batch: Batch) -> bool:
-        """Return whether a batch may start now; one with several ranks has the machine to itself."""
+        """Return whether a batch may start now; a batch of several ranks runs alone on the machine."""
         running = (worker.batch.ranks for worker in self._running)
         alone = max(batch.ranks, *running, 0) > 1
         cores = self._prepared.inventory.known("host.cpu_count")
@@ -167,7 +167,7 @@ class WorkerPool:
         self._running.append(_Worker(batch, process, _SupervisorDeadline(self._seconds_for(batch))))
 
     def _seconds_for(self, batch: Batch) -> float:
-        """Return how long a worker may take, beyond all deadlines that it keeps itself."""
+        """Return the seconds that a worker may take: more than the sum of the deadlines that it enforces."""
         claims = len({each.claim.name for each in batch.selected})
         imports = IMPORTS_S * self._options.patience * (claims + 1) * (2 if self._launched else 1)
         return imports + sum(each.claim.seconds + GRACE_S for each in batch.selected)
@@ -198,7 +198,7 @@ class WorkerPool:
             for rank in range(batch.ranks)
         ]
 
-    # The input of a worker: its order as JSON, and its environment variables.
+    # The input of a worker: its instructions as JSON, and its environment variables.
 
     def _order(self, batch: Batch, folder: Path) -> dict[str, Any]:
         launched = self._launched
@@ -245,13 +245,13 @@ class WorkerPool:
         return list(by_name.values())
 
     def _imports(self, claim: SelftestDeclaration) -> list[str]:
-        """Return what to load once for all variants: what of the claim's imports is installed."""
+        """Return the installed ones of the claim's imports, to load once; none if they cannot be forked."""
         known = self._prepared.inventory.known
         installed = [name for name in claim.imports if known(package_key(name.partition(".")[0])) is not None]
         return installed if _can_fork(claim, self._device) else []
 
     def _environ(self, folder: Path, ranks: int) -> dict[str, str]:
-        """Return the user's environment, with tests kept off networks, caches and the other device."""
+        """Return the user's environment variables, changed to keep tests off networks and caches."""
         environ = {**self._host.environ, **_QUIET}
         environ.update(dict.fromkeys(_CACHES, str(folder)))
         if self._device == "cpu":
@@ -269,7 +269,7 @@ class WorkerPool:
 
 
 def _visible_gpus(inventory: Inventory) -> int | None:
-    """Return how many GPUs a program sees, or None if that is not known of each; with MIG it is not."""
+    """Return how many GPUs a program sees; None if it is not known for each of them, as with MIG."""
     certain = all(
         inventory.known("gpu.visible", device) is not None and inventory.known("gpu.mig", device) is False
         for device in range(len(inventory.devices))

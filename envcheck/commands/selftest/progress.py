@@ -1,4 +1,4 @@
-"""Tell a person at a terminal how far the self-tests are, from the journals that the ranks write."""
+"""Show the progress of the self-tests on a terminal, from the journals that the ranks write."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from envcheck.core.parsing import parse_json
 from envcheck.host.machine import Host
 
 _EVERY_S = 0.5
-_LIMIT = 64 * 1024 * 1024  # bytes of a journal that are read
+_LIMIT = 64 * 1024 * 1024  # maximum bytes read of a journal
 
 
 class Progress:
     """Counts the variants that ended; `show` gets one line at most twice a second."""
 
     def __init__(self, total: int, show: Callable[[str], None]) -> None:
-        """Take the number of variants that run, and what shows a line."""
+        """Store the number of variants that run, and the function that shows a line."""
         self._total, self._show = total, show
         self._ended: set[tuple[str, str]] = set()
         self._started = time.monotonic()
         self._next_look = 0.0
 
     def look(self, journals: Sequence[Path]) -> None:
-        """Show how many variants ended and which one runs, by the journals of rank 0 of what runs now."""
+        """Show how many variants ended and which one runs; `journals` are rank 0's of the running batches."""
         now = time.monotonic()
         if now < self._next_look:
             return

@@ -18,9 +18,9 @@ from envcheck.selftest.declaration import SelftestDeclaration, SelftestVariant, 
 
 
 class Selected(NamedTuple):
-    """A variant that was selected; `skipped` says why it cannot run here, empty if it can.
+    """A selected variant; `skipped` says why it cannot run here and is empty if it can.
 
-    `rule` is the rule that forbids the variant whatever the versions are, if there is one.
+    `rule` is the id of the rule that forbids the variant for all versions, or empty.
     """
 
     claim: SelftestDeclaration
@@ -121,10 +121,10 @@ def training_of(target: Target) -> Mapping[str, Any]:
 
 
 def _skip_if_forbidden(selected: Selected, prepared: TestEnvironment) -> Selected:
-    """Skip a variant if a rule forbids its way of training whatever the versions are.
+    """Skip a variant if a rule forbids its way of training for all versions.
 
-    It would fail in every environment; to train that way, name a target or the variant. If another
-    version is among the rule's fixes, the environment is at fault, and the test runs.
+    It would fail in every environment; the user can still run it by naming a target or the variant. If the
+    rule's fixes include another version, the environment is at fault, and the test runs.
     """
     judgement, _, _ = broken_rules(selected.variant, prepared)
     for finding in filter(concerns_training, judgement.findings):
@@ -142,7 +142,7 @@ def _what_is_missing(
     """Return what the environment lacks for this variant; empty if it lacks nothing."""
     needs = {**claim.needs, **variant.needs}
     if packages := _missing_packages(needs, prepared.inventory):
-        # The variant of an extension bears its package's name, which the report need not repeat.
+        # The variant of an extension has its package's name, which the report need not repeat.
         if packages == [variant.name]:
             return "not installed"
         return f"needs {', '.join(packages)}, not installed"
@@ -163,7 +163,7 @@ def _unmet(claim: SelftestDeclaration, key: str, bound: Any, prepared: TestEnvir
     """Return how a need is not met; empty if it is.
 
     Raises:
-        InputError: the test needs a fact that does not exist.
+        InputError: the test names a fact that does not exist.
     """
     declared = prepared.keys.get(key)
     if declared is None:
