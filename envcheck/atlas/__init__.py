@@ -5,12 +5,13 @@ of other packages its code uses when it is imported, what it offers to others, a
 compiled for. What one release asks for and another lacks becomes a row of `compat/atlas/`.
 `commands/harvest.py` fetches the files and writes the rows; `knowledge/` reads them.
 
-How code is read: `python_file` turns one file into a `summary`, kept by its content. `release_modules` finds
-the files of a release, `predicates` turns the guards in them into `conditions`. `offers` says what a release
-has, `demands` what its `entries` ask of others. `reader` holds all releases of a package; `missing_names` and
-`import_guards` compare two packages and return `gaps`.
+How code is read: `python_file` turns one file into a `summary`, cached by the file's content.
+`release_modules` finds the files of a release, and `predicates` turns the guards in them into `conditions`.
+`offers` returns what a release has, `demands` what its `entries` use of other packages. `reader` holds all
+releases of a package; `missing_names` and `import_guards` compare two packages and return `gaps`.
 
-For curators only: no command that judges an environment imports this package. Pure: it is given bytes.
+For curators only: no command that judges an environment imports this package. Pure: it takes bytes and
+reads no file.
 
 May import knowledge, rules and core. It must not know where the files come from.
 """

@@ -51,13 +51,13 @@ def _torch(release: PublishedRelease) -> tuple[str, ...]:
     pins = exact_pins(release, "torch")
     recorded = {f"=={version}" for version in _records(release, "torch")}
     floors = set() if pins else _floors(release, "torch")
-    if recorded and floors:  # built with one torch and published for all newer ones: on torch's stable ABI
+    if recorded and floors:  # built with one torch, usable with newer ones: torch's stable ABI
         return tuple(sorted(floors))
     return tuple(sorted(recorded or pins))
 
 
 def _is_compiled(release: PublishedRelease) -> bool:
-    """Return whether the release holds compiled modules. Sources are compiled for the torch that is there."""
+    """Return whether the release holds compiled modules; sources are compiled for the installed torch."""
     return bool(release.wheels) and any(_COMPILED.search(name) for name in release.others)
 
 
@@ -71,7 +71,7 @@ def exact_pins(release: PublishedRelease, package: str) -> set[str]:
 
 
 def _floors(release: PublishedRelease, package: str) -> set[str]:
-    """Return the lower bounds of a package, as `>=2.10`, where they are all that is required of it."""
+    """Return the lower bounds of a package (`>=2.10`) from requirements that set no other bound."""
     required = _linux_specifiers(release, package)
     alone = [specifiers[0] for specifiers in required if len(specifiers) == 1]
     return {str(specifier) for specifier in alone if specifier.operator == ">="}
@@ -142,7 +142,7 @@ def dotted(digits: str) -> str:
 
 
 def _gpu(release: PublishedRelease) -> tuple[str, ...]:
-    """Return the GPU architectures with code as one text, read from the libraries or from a build record."""
+    """Return the GPU architectures in one text, as read from the libraries or else from a build record."""
     found = served_architectures(release.libraries)
     for name in release.files.names():
         if not found and name.endswith("cpp_lib.json"):
@@ -163,7 +163,7 @@ def _needed_glibc(release: PublishedRelease) -> tuple[str, ...]:
 def wheel_kinds(names: Iterable[str]) -> tuple[str, ...]:
     """Return the Linux wheels of a release by machine and C library: `x86_64 glibc>=2.17 python 3.9 3.10`.
 
-    A wheel for any platform needs none of this: it is listed as `any` beside others, and left out alone.
+    A wheel for any platform is listed as `any` if there are Linux wheels too; otherwise it is left out.
     """
     pythons: dict[tuple[str, str], set[str]] = {}
     names = tuple(names)
@@ -181,7 +181,7 @@ def wheel_kinds(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def _tags(name: str) -> list[Tag]:
-    """Return the tags of a wheel, of several platforms only the one that asks for the oldest C library."""
+    """Return the Linux tags of a wheel; of several for one machine, only that with the oldest C library."""
     try:
         tags = parse_wheel_filename(name)[3]
     except (InvalidWheelFilename, InvalidVersion):

@@ -1,7 +1,7 @@
 """Find the releases of torch for which the compiled modules of a package were not made.
 
 torch keeps its C++ interface within a minor release, so a module made for 2.6.0 counts as made for every
-2.6. Whether a patch release is admitted is left to the metadata.
+2.6. Which patch releases a package accepts follows from its metadata, not from this comparison.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ def find_binary_gaps(
 ) -> list[CodeGap]:
     """Return the releases of a package whose compiled modules need another torch.
 
-    `rows` are its releases, `entry_of` says what fails in a release, and `stable_since` is its first release
-    on torch's stable ABI, which needs no certain torch; empty if it has none.
+    `rows` are its releases. `entry_of` returns what fails in a release. `stable_since` is its first release
+    on torch's stable ABI, which works with any newer torch; empty if there is none.
     """
     grouped: dict[tuple[str, str, tuple[str, ...]], list[str]] = {}
     package = ""
@@ -57,7 +57,7 @@ def _made_for(torch: str, specifier: str) -> bool:
 
 
 def _widened(specifier: str) -> Iterator[str]:
-    """Yield the parts of a specifier, an exact pin as its minor release: `==2.6.*` for `==2.6.0`."""
+    """Yield the parts of a specifier; widen an exact pin to its minor release: `==2.6.*` for `==2.6.0`."""
     for part in specifier.split(","):
         exact = part.strip().removeprefix("==").removesuffix(".*")
         if part.strip().startswith("==") and exact.count("."):

@@ -1,4 +1,4 @@
-"""Follow the calls of one entry through its release, to the keyword arguments that other packages get."""
+"""Follow the calls of one entry through its release to the keyword arguments that other packages receive."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ class KeywordUse:
     """A keyword argument that is passed to another package.
 
     Attributes:
-        path: of the function or class, as it is imported: `accelerate.Accelerator`.
-        method: of the class; empty for a function, `__init__` for a constructor.
-        keyword: its name.
+        path: import path of the function or class: `accelerate.Accelerator`.
+        method: method of the class; empty for a function, `__init__` for a constructor.
+        keyword: name of the argument.
 
     """
 
@@ -56,7 +56,7 @@ class KeywordUse:
 
     @property
     def text(self) -> str:
-        """Return what is asked for, `accelerate.Accelerator.unwrap_model(keep_torch_compile=)`."""
+        """Return the argument as text, `accelerate.Accelerator.unwrap_model(keep_torch_compile=)`."""
         method = "" if self.method in ("", "__init__") else f".{self.method}"
         return f"{self.path}{method}({self.keyword}=)"
 
@@ -81,7 +81,7 @@ class KeywordDemand:
 
 @dataclass(frozen=True)
 class _Frame:
-    """A function that runs: its module, the class of `self`, and where in the order its own class stands."""
+    """A function that runs: its module, the class of `self`, and where its owner is in the order of bases."""
 
     module: str
     function: FunctionCode
@@ -109,7 +109,7 @@ class CallWalk:
     _frames: int = 0
 
     def read(self) -> Iterator[KeywordDemand]:
-        """Yield what the entry passes to other packages."""
+        """Yield the keyword arguments that the entry passes to other packages."""
         definition = self.code.path(self.entry.path)
         self._action = f"{self.entry.path}(...)"
         if isinstance(definition, OwnFunction):
@@ -262,7 +262,7 @@ class CallWalk:
 
 
 def _root(condition: Condition = ALWAYS, depth: int = 0, *, loops: bool = False) -> _Frame:
-    """Return what a called method takes over from its caller."""
+    """Return a frame with only what a called method takes over from its caller."""
     return _Frame("", FunctionCode(name="", accepted=None), None, -1, condition, depth, loops)
 
 
@@ -271,12 +271,12 @@ def _is_property(code: FunctionCode) -> bool:
 
 
 def _opaque(condition: Condition) -> bool:
-    """Return whether no surroundings can decide that a condition is met."""
+    """Return whether a condition can never be decided as met, in any surroundings."""
     return condition == UNREADABLE or (isinstance(condition, AllOf) and UNREADABLE in condition.of)
 
 
 def _survived(test: Condition) -> Condition:
-    """Return the condition after `if test: raise`; what cannot be read is taken as not raised."""
+    """Return the condition after `if test: raise`; an unreadable test is assumed not to raise."""
     after = negate(test)
     if isinstance(after, AllOf):
         return all_of(each for each in after.of if not _unsure(each))
@@ -288,7 +288,7 @@ def _unsure(condition: Condition) -> bool:
 
 
 def _asks_a_class(condition: Condition) -> bool:
-    """Return whether a condition asks for an attribute of a class, whose body was not looked at."""
+    """Return whether a condition tests an attribute of a class; the bodies of classes are not read."""
     match condition:
         case HasName(path):
             return any(part[:1].isupper() for part in path.split(".")[:-1])

@@ -1,8 +1,8 @@
-"""Walk the functions that a module calls while it is imported, to the checks of versions in them.
+"""Find the version checks in functions that a module calls while it is imported.
 
 llamafactory calls `check_dependencies()` at the top of a module. Such a function is followed with the values
 of its arguments: a `raise`, an `assert` and a call of `require_version` in it refuse like one in the module.
-An environment variable that ends the function before is named with each refusal after it.
+If an environment variable can end the function earlier, each later refusal lists it.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ class CalledRefusal:
     """A line of a called function that refuses versions.
 
     Attributes:
-        requirement: what has to be met, `trl>=0.18.0`; empty if `condition` says what is refused.
-        condition: when the line is reached; of a `raise` also when it raises.
+        requirement: the requirement that is checked, `trl>=0.18.0`; empty for a `raise` or an `assert`.
+        condition: when the line is reached; for a `raise` or an `assert`, when it raises.
         place: file and line.
-        variables: environment variables that, if they are set, may end the function before.
+        variables: environment variables that may end the function before this line, if they are set.
 
     """
 
@@ -80,7 +80,7 @@ class _Spot:
     depth: int = 0
 
     def under(self, test: Condition, variables: Sequence[str] = ()) -> _Spot:
-        """Return the spot inside a branch, whose assignments are its own."""
+        """Return the spot inside a branch, with a copy of the names, so that its assignments stay there."""
         asked = tuple(dict.fromkeys((*self.variables, *variables)))
         return replace(self, names=dict(self.names), reached=all_of((self.reached, test)), variables=asked)
 
@@ -101,7 +101,7 @@ class CalledChecks:
     _running: list[str] = field(default_factory=list)
 
     def refusals(self, call: ModuleCall, module: str, reached: Condition) -> Iterator[CalledRefusal]:
-        """Yield what a call at the top of a module refuses."""
+        """Yield the refusals of a call at module level."""
         node = ast.parse(call.text, mode="eval").body
         if isinstance(node, ast.Call):
             yield from self._called(node, _Spot(module, {}, {}, reached), call.line)
@@ -109,7 +109,7 @@ class CalledChecks:
     # Calls
 
     def _called(self, node: ast.Call, spot: _Spot, line: int = 0) -> Iterator[CalledRefusal]:
-        """Yield what a call refuses: of a function of the release, or of `require_version`."""
+        """Yield the refusals of a call of `require_version` or of a function of the release."""
         path = dotted(node.func) or ""
         guards = self.code.offers.guards
         values = [guards.value(each, spot.names, spot.module) for each in node.args]
@@ -147,7 +147,7 @@ class CalledChecks:
         node = _functions(modules.release.files.read(modules.path(found.module))).get(found.code.name)
         return LocalFunction(node, found.module) if node is not None else None
 
-    # Statements: each returns where the next one stands; NEVER is reached after a return.
+    # Statements: each method returns the spot of the next statement; after a return, that is reached NEVER.
 
     def _block(self, body: Sequence[ast.stmt], spot: _Spot) -> _Walk:
         for statement in body:
@@ -201,7 +201,7 @@ class CalledChecks:
         return replace(spot, reached=after, variables=tuple(dict.fromkeys((*spot.variables, *asked))))
 
     def _read_try(self, node: ast.Try, spot: _Spot) -> _Walk:
-        """Walk a body whose failure is not caught; what is caught refuses nothing."""
+        """Walk the body if every handler raises again; a failure that is caught refuses nothing."""
         if not all(ends_in_raise(each.body) for each in node.handlers):
             _forget(node, spot.names)
             returns = any(isinstance(each, ast.Return) for each in ast.walk(node))
@@ -218,7 +218,7 @@ class CalledChecks:
         return spot
 
     def _read_for(self, node: ast.For, spot: _Spot) -> _Walk:
-        """Walk a loop over written-down values turn by turn; the turns of any other loop are unknown."""
+        """Walk each turn of a loop over known values; nothing is known of the turns of any other loop."""
         values = self._value(node.iter, spot)
         leaves = any(isinstance(each, ast.Return | ast.Break) for each in ast.walk(node))
         turns = values if isinstance(values, tuple) and len(values) <= _MOST_TURNS and not leaves else ()

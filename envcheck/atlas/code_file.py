@@ -1,7 +1,7 @@
 """Read one Python file: the signatures of its functions and classes, and what their bodies call.
 
 A call counts only if it certainly runs: nested functions are not entered, and a call in a `try`
-that catches TypeError is left out, for its failure is expected.
+that catches TypeError is left out, because its failure is expected.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _CLASS_METHODS = ("staticmethod",)
 
 
 def read_code(content: bytes, cache: MutableMapping[bytes, FileCode]) -> FileCode:
-    """Return the functions and classes of a file; nothing if it cannot be parsed.
+    """Return the functions and classes of a file; empty if it cannot be parsed.
 
     Args:
         content: the bytes of the file.
-        cache: what was read before, by digest.
+        cache: files read before, by the SHA-256 digest of their content.
 
     """
     digest = hashlib.sha256(content).digest()
@@ -69,7 +69,7 @@ def _read(content: bytes) -> FileCode:
 
 
 def flat(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
-    """Yield statements, with those inside `if`, `try` and `with` in place of these."""
+    """Yield statements; replace `if`, `try` and `with` by the statements inside them."""
     for node in body:
         match node:
             case ast.If():

@@ -1,11 +1,11 @@
 """Compare what releases of a package use of a partner with what releases of the partner offer.
 
 The comparison is the same for names (`missing_names.py`) and for keyword arguments (`keywords.py`). A verdict
-needs certainty on every step: the line is reached beside that very release, and the release certainly lacks
-what the line uses. Two filters protect against what the readers cannot see: something that no release offers
-gives no gap, nor does something that is offered, then missing, then offered again. The second does not apply
-to a module that binds its names plainly in every release: transformers 4.57 has no `PytorchGELUTanh`, which
-came back in 5.0.
+needs certainty on every step: the line is certainly reached beside a release of the partner, and that release
+certainly lacks what the line uses. Two filters protect against forms that the readers do not know. Something
+that no release offers gives no gap. Neither does something that is offered, then missing, then offered again,
+except from a module that binds its names by plain statements in every release: transformers 4.57 really has
+no `PytorchGELUTanh`, which came back in 5.0.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Line(Protocol[_What_co]):
 
     @property
     def what(self) -> _What_co:
-        """What it uses."""
+        """What the line uses."""
         ...
 
     @property
@@ -81,10 +81,10 @@ class CodePair(ABC, Generic[_What]):
 
     @abstractmethod
     def offer(self, version: str, what: _What) -> OfferAnswer:
-        """Return whether a release of the partner offers it."""
+        """Return whether a release of the partner offers something."""
 
     def may_come_back(self, _what: _What) -> bool:
-        """Return whether it is believed to be offered, then missing, then offered again."""
+        """Return whether something may really be offered, then missing, then offered again."""
         return False
 
     def gaps(self) -> list[CodeGap]:
@@ -120,7 +120,7 @@ class CodePair(ABC, Generic[_What]):
     ) -> Iterator[tuple[str, tuple[str, ...], str]]:
         """Yield for each entry the partner's releases that lack what it uses, with the line that uses it.
 
-        An entry adds nothing if an earlier one fails already: `from peft import X` after `import peft`.
+        An entry is left out if an earlier one already fails: `from peft import X` after `import peft`.
         """
         lacking = [each for each, offer in self._offered(what).items() if offer is OfferAnswer.NO]
         blamed: set[str] = set()
@@ -137,7 +137,7 @@ class CodePair(ABC, Generic[_What]):
             blamed |= set(failing)
 
     def _offered(self, what: _What) -> Mapping[str, OfferAnswer]:
-        """Return which releases of the partner offer it; empty if the answers cannot be trusted."""
+        """Return the answer of each release of the partner; empty if the answers cannot be trusted."""
         if what not in self._answers:
             answers = {version: self.offer(version, what) for version in self.partner.by_version}
             sure = _trustworthy(list(answers.values()), holes=self.may_come_back(what))
@@ -154,8 +154,8 @@ class CodePair(ABC, Generic[_What]):
 def _trustworthy(answers: Sequence[OfferAnswer], *, holes: bool) -> bool:
     """Return whether the answers of a partner's releases, oldest first, show that the reader sees the name.
 
-    Some release must offer it, and none in C. If it is offered, then missing, then offered again, it probably
-    has a form that the reader does not know, unless `holes` are believed.
+    Some release must offer the name, and none may make it in C. A name that is offered, then missing, then
+    offered again probably has a form that the reader does not know; with `holes`, it is trusted nevertheless.
     """
     if OfferAnswer.YES not in answers or OfferAnswer.STUB in answers or OfferAnswer.NO not in answers:
         return False

@@ -14,10 +14,10 @@ from envcheck.atlas.summary import Guards, ImportOrigin
 SELF = "self"
 SUPER = "super()"
 UNREADABLE_TEST = "__unreadable__"
-"""The guard of a line of which nobody can say whether it runs."""
+"""The guard of a line that may or may not run, because its test cannot be read."""
 
 UNLESS_RAISED = "unless raised: "
-"""Begins the guard of a line after `if test: raise`: the line runs unless the test is known to be true."""
+"""Prefix of the guard of a line after `if test: raise`: the line runs unless the test is known to be true."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +30,8 @@ class CodeCall:
         unpacked: expressions after `**` whose result is a table of fields: `self.args.config.to_dict`.
         guards: the tests that are true when the call runs; outermost first.
         line: counted from 1.
-        looped: it stands in a loop, so it may run never.
-        read: the attribute is only read; it matters if it is a property.
+        looped: the call is in a loop, so it may never run.
+        read: an attribute is read rather than called, which runs code only if it is a property.
 
     """
 
@@ -56,7 +56,7 @@ class FunctionCode:
         imports: names that its body imports.
         locals: names that its body or its parameters bind; they hide those of the module.
         made: local names that hold an instance, with the expression of its class.
-        returns_fields: it returns all fields of its object as a dictionary, as `asdict(self)` does.
+        returns_fields: the method returns all fields of its object as a dictionary, as `asdict(self)` does.
 
     """
 
@@ -81,7 +81,7 @@ class ClassCode:
         methods: each name with all of its definitions.
         fields: annotated names in its body that a dataclass would take as arguments.
         made: attributes of `self` that always hold an instance of one class, with its expression.
-        peculiar: a metaclass, or a base that is no name, so its constructor cannot be read.
+        peculiar: it has a metaclass, or a base that is not a name, so its constructor cannot be read.
 
     """
 
@@ -96,7 +96,7 @@ class ClassCode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileCode:
-    """Hold the functions and classes of one file; each name with all of its definitions.
+    """The functions and classes of one file; each name with all of its definitions.
 
     Attributes:
         functions: functions at module level.

@@ -1,7 +1,7 @@
 """Conditions under which a line of a package runs, and their evaluation beside other releases.
 
-A condition is a typed value that was read from a guard such as `if is_peft_available():`. It is decided with
-three values: what cannot be read is maybe, and a maybe gives no verdict.
+A condition is a typed value that was read from a guard such as `if is_peft_available():`. Evaluation is
+three-valued: a condition that cannot be read is MAYBE, and MAYBE gives no verdict.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ UNREADABLE = Fixed(Tri.MAYBE)
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """A package is installed, in a version of at least each of `floors`.
+    """A package is installed, and its version is at least each of `floors`.
 
     Several floors stand for a predicate of another package whose releases apply different minimums: the
     package counts as installed from the highest one on, as absent below the lowest one, and as maybe between.
@@ -74,7 +74,7 @@ class HasName:
 
 @dataclass(frozen=True, slots=True)
 class Negated:
-    """Hold where a condition does not."""
+    """The opposite of a condition."""
 
     of: Condition
 
@@ -122,13 +122,13 @@ def any_of(conditions: Iterable[Condition]) -> Condition:
 
 
 def _joined(kind: type[AllOf | AnyOf], conditions: Iterable[Condition]) -> Condition:
-    """Join conditions: nested ones are flattened, and each is simplified by what its neighbours state."""
+    """Join conditions: flatten nested ones, and simplify each by what its neighbours state."""
     neutral, decisive = (ALWAYS, NEVER) if kind is AllOf else (NEVER, ALWAYS)
     kept: dict[Condition, None] = {}
     for each in conditions:
         for part in each.of if isinstance(each, kind) else (each,):
             kept[part] = None
-    # Beside `A and …` the rest may take A as met; beside `A or …` as not met.
+    # In `A and …` the rest may assume that A is met; in `A or …`, that it is not.
     facts = [each for each in kept if not isinstance(each, AllOf | AnyOf | Fixed)]
     simple: dict[Condition, None] = {}
     for each in kept:
@@ -145,7 +145,7 @@ def _joined(kind: type[AllOf | AnyOf], conditions: Iterable[Condition]) -> Condi
 
 
 def given(condition: Condition, fact: Condition, *, met: bool) -> Condition:
-    """Return a condition in a world where a fact is met, or is not."""
+    """Return a condition simplified under the assumption that a fact is met, or that it is not."""
     if isinstance(condition, AllOf | AnyOf):
         return _joined(type(condition), (given(each, fact, met=met) for each in condition.of))
     if condition == fact or (met and _implies(fact, condition)):
@@ -156,7 +156,7 @@ def given(condition: Condition, fact: Condition, *, met: bool) -> Condition:
 
 
 def _implies(fact: Condition, other: Condition) -> bool:
-    """Return whether "installed in at least X" states that a package is installed."""
+    """Return whether a fact such as "installed in at least X" implies that the same package is installed."""
     return isinstance(fact, Installed) and other == Installed(fact.package)
 
 
@@ -179,8 +179,8 @@ class Surroundings:
 
     Attributes:
         versions: packages of a known version; `python` among them if it is known.
-        windows: packages that are there in an unknown version, with the specifier it satisfies.
-        absent: packages that are not there.
+        windows: packages installed in an unknown version, with the specifier that the version satisfies.
+        absent: packages that are not installed.
         has: whether a dotted path exists in the packages of a known version.
 
     """
@@ -290,7 +290,7 @@ def _ordered(version: str, op: str, bound: str) -> Tri:
 
 @lru_cache(maxsize=65536)
 def _window_compares(window: str, op: str, bound: str) -> Tri:
-    """Compare an unknown version inside a window with a bound: decided only if the whole window agrees."""
+    """Compare an unknown version inside a window with a bound; MAYBE unless the whole window agrees."""
     try:
         low, high = _ends(window)
         limit = Version(bound)
@@ -306,7 +306,7 @@ def _window_compares(window: str, op: str, bound: str) -> Tri:
 
 
 def _ends(window: str) -> tuple[Version | None, Version | None]:
-    """Return the least version a window admits, and the first one above it."""
+    """Return the lower and the upper bound of a window; None where it has none."""
     lows = [Version(each.version) for each in SpecifierSet(window) if each.operator in (">=", ">", "~=")]
     highs = [Version(each.version) for each in SpecifierSet(window) if each.operator == "<"]
     return max(lows, default=None), min(highs, default=None)

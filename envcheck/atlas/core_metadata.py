@@ -11,7 +11,7 @@ class Requires(NamedTuple):
     """The texts of Requires-Dist in the order of the metadata, and Requires-Python; empty where absent.
 
     `known` is false if the file does not say what is required: it was written before Requires-Dist was usual,
-    or declares it as decided by the build.
+    or leaves it to the build (`Dynamic: Requires-Dist`).
     """
 
     dists: tuple[str, ...] = ()

@@ -30,7 +30,7 @@ _KEEPS_SIGNATURE = frozenset(
 """Decorators that pass all arguments on unchanged, by the last part of their names."""
 
 _RENAMES = frozenset({"deprecate_kwarg", "deprecate_kwargs", "_deprecate_arguments", "deprecated_args"})
-"""Decorators that accept further keywords, which they name as texts."""
+"""Decorators that accept additional keywords, which their own arguments name as texts."""
 
 _ALSO = {"validate_hf_hub_args": frozenset({"use_auth_token", "token"})}
 _DATACLASSES = frozenset({"dataclass", "dataclasses.dataclass"})
@@ -64,7 +64,10 @@ Definition: TypeAlias = OwnFunction | OwnClass | ForeignPath | None
 
 @dataclass(frozen=True, slots=True)
 class FoundMethod:
-    """A method in the order of a class's bases: what defines it, and where in the order."""
+    """A method found among a class and its bases: its owner, and the owner's position in that order.
+
+    `method` is None if another package defines the owner.
+    """
 
     owner: OwnClass | ForeignPath
     method: FunctionCode | None
@@ -87,7 +90,7 @@ class Definitions:
     _orders: dict[tuple[str, str], tuple[Definition, ...]] = field(default_factory=dict)
 
     def file(self, module: str) -> FileCode:
-        """Return the code of a module; nothing if it is no source module."""
+        """Return the code of a module; empty if it is not a source module."""
         if module not in self._files:
             modules = self.offers.modules
             self._files[module] = (
@@ -116,14 +119,14 @@ class Definitions:
         return self.origin(module, origin, depth) if origin else self._offered(module, name, depth)
 
     def _offered(self, module: str, name: str, depth: int) -> Definition:
-        """Return what a name stands for that a lazy table or a star import offers."""
+        """Return what a name from a lazy table or a star import stands for."""
         found = self.offers.find(module, name)
         if found.way is Way.LAZY and found.module:
             return self.named(found.module, found.name, depth + 1)
         return self._starred(module, name, depth) if found.way is Way.BOUND else None
 
     def origin(self, module: str, origin: ImportOrigin, depth: int = 0) -> Definition:
-        """Return what an import of a module of the release stands for; a module itself has no definition."""
+        """Return what an import in a module of the release stands for; None if it imports a module."""
         target = self.offers.modules.absolute(module, origin)
         if not self.offers.modules.owns(target):
             return ForeignPath(f"{target}.{origin.name}" if origin.name else target)
@@ -141,7 +144,7 @@ class Definitions:
         return None
 
     def path(self, path: str) -> Definition:
-        """Return what a dotted path stands for that begins with an import name of the release."""
+        """Return what a dotted path stands for; the path begins with an import name of the release."""
         module, *rest = path.split(".")
         while len(rest) > 1 and self.offers.modules.form(f"{module}.{rest[0]}") is not None:
             module = f"{module}.{rest.pop(0)}"
@@ -180,7 +183,7 @@ class Definitions:
     def order(self, owner: OwnClass) -> tuple[Definition, ...]:
         """Return a class and its bases in the order in which attributes are looked up; None where unknown.
 
-        Bases of another package end the order that is known.
+        The known order ends at the first base of another package.
         """
         key = (owner.module, owner.code.name)
         if key not in self._orders:
@@ -200,12 +203,14 @@ class Definitions:
             yield from (each for each in line if each not in later)
 
     def method(self, owner: OwnClass, name: str, after: int = -1) -> FoundMethod | None:
-        """Return the method that a class has under a name; a base of another package may have it.
+        """Return the method of this name; None if it cannot be determined.
+
+        A base of another package is returned as the owner, because it may define the method.
 
         Args:
             owner: the class.
-            name: of the method.
-            after: the position in the order after which to look, for `super()`.
+            name: name of the method.
+            after: search only after this position in the order, for `super()`.
 
         """
         for position, each in enumerate(self.order(owner)):
@@ -223,9 +228,9 @@ class Definitions:
         return None
 
     def made(self, owner: OwnClass, attribute: str) -> tuple[str, str]:
-        """Return the class of which an attribute holds an instance: the module and the expression there.
+        """Return the class of an attribute's value: a module, and the expression in it that names the class.
 
-        Both are empty if it is not known.
+        Both are empty if the class is not known.
         """
         for each in self.order(owner):
             if not isinstance(each, OwnClass):
@@ -237,11 +242,11 @@ class Definitions:
     # Signatures
 
     def accepts(self, path: str, method: str = "") -> frozenset[str] | None:
-        """Return the keywords that something accepts; None if it takes any, or nobody can say.
+        """Return the keywords that something accepts; None if it accepts any, or if that is unknown.
 
         Args:
-            path: of a function or class.
-            method: of the class; empty for the function, or for the constructor of the class.
+            path: dotted path of a function or class.
+            method: method of the class; empty for a function, or for the constructor of a class.
 
         """
         definition = self.path(path)

@@ -1,7 +1,7 @@
 """What a release asks of other packages when one of its entries is imported.
 
-From an entry the imports are followed through the release's own modules. Each import and each attribute of
-another package on the way is a demand, with the conditions under which it is reached and the line that asks.
+The imports of an entry are followed through the release's own modules. Each import and each attribute of
+another package on the way is a demand: the line that uses it, and the conditions under which it is reached.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from envcheck.core.facts import Tri
 
 _DEEPEST = 10
 _MOST_WAYS = 3
-"""Conditions under which a module is imported are kept for so many independent ways."""
+"""The number of independent ways to import a module whose conditions are kept."""
 
 
 _BACKENDS = (
@@ -42,7 +42,7 @@ _BACKENDS = (
     ("image_processing_", "vision"),
     ("video_processing_", "torchvision"),
 )
-"""Beginnings of file names for which `define_import_structure` needs a backend."""
+"""Prefixes of file names for which `define_import_structure` needs a backend, and the backend."""
 
 
 class DemandKind(StrEnum):
@@ -68,7 +68,7 @@ class Demanded:
 
     @property
     def partner(self) -> str:
-        """The package that is asked."""
+        """The package that has to offer it."""
         return distribution_of(self.module)
 
 
@@ -148,7 +148,7 @@ class EntryWalk:
                 yield visit
 
     def _push(self, module: str, conditions: frozenset[Condition]) -> None:
-        """Import a module and the packages above it."""
+        """Queue a module, and the packages above it, for reading."""
         parts = module.split(".")
         for end in range(1, len(parts) + 1):
             part = ".".join(parts[:end])
@@ -158,7 +158,7 @@ class EntryWalk:
                 heapq.heappush(self._queue, _Visit(len(conditions), self._number, part, conditions))
 
     def _take(self, module: str, name: str, conditions: frozenset[Condition]) -> None:
-        """Import what gives a name of an own module: the module behind a lazy name, or a submodule."""
+        """Queue what provides a name of an own module: the module behind a lazy name, or a submodule."""
         for _ in range(_DEEPEST):
             if self.offers.modules.form(module) is not ModuleForm.SOURCE:
                 return
@@ -193,7 +193,7 @@ class EntryWalk:
         return _open_conditions(self.offers.guards.together(origin.guards if origin else (), module))
 
     def _backend(self, module: str) -> Condition:
-        """Return when a scanned name imports its module: without the module's backend it is a dummy.
+        """Return when a scanned name imports its module; without the module's backend it is a dummy.
 
         transformers takes the backend from the name of the file, or from a decorator in it.
         """
@@ -229,13 +229,13 @@ class EntryWalk:
 
 
 def this_stack() -> Surroundings:
-    """Return all that is known where no other release is given: what never is there."""
+    """Return the surroundings when no other release is given: only packages assumed absent are known."""
     return Surroundings(absent=elsewhere())
 
 
 @lru_cache(maxsize=65536)
 def _open_conditions(condition: Condition) -> frozenset[Condition]:
-    """Return the conditions that are open; NEVER alone if they cannot be met on this stack."""
+    """Return the conditions that are still open, or only NEVER if they cannot be met on this stack."""
     if decide(condition, this_stack()) is Tri.NO:
         return frozenset({NEVER})
     parts = condition.of if isinstance(condition, AllOf) else (condition,)
@@ -263,7 +263,7 @@ def _has(offers: ReleaseOffers, entry: PackageEntry) -> bool:
 
 
 def _least_conditional(demands: Sequence[Demand]) -> list[Demand]:
-    """Return one demand for each thing and condition; those without a condition make the others needless."""
+    """Return one demand for each thing and condition; an unconditional one replaces the others."""
     first: dict[tuple[Demanded, Condition], Demand] = {}
     for each in demands:
         first.setdefault((each.what, each.condition), each)

@@ -1,7 +1,7 @@
 """What users import and call of each package whose releases are read: `compat/atlas/entries.toml`.
 
-The readers share one table in a process, which whoever starts them takes into use; a pure package reads no
-file, and every reader down to the values of guards needs to know whose module `bnb` is.
+All readers in a process share one table, because even the evaluation of guards has to know which package the
+module `bnb` belongs to. This package reads no files: the caller passes the text to `use_entries` first.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class CallEntry:
     """Something that a user calls.
 
     Attributes:
-        path: of the class or function, `trl.SFTTrainer`.
-        methods: further methods that a run calls; each with what a user calls to get there.
+        path: dotted path of the class or function, `trl.SFTTrainer`.
+        methods: further methods that run, each with the call by a user that runs it.
 
     """
 
@@ -56,7 +56,10 @@ class CallEntry:
 
 @dataclass(frozen=True, slots=True)
 class StackPackage:
-    """One package: import names, entries, and what is called besides; without entries it is only asked."""
+    """One package: import names, entries, and further paths that users call.
+
+    A package without entries is only compared as the partner of others.
+    """
 
     modules: tuple[str, ...]
     entries: tuple[PackageEntry, ...] = ()
@@ -65,12 +68,12 @@ class StackPackage:
 
 @dataclass(frozen=True, kw_only=True)
 class EntryTable:
-    """The packages by normalised name, and the names under which code speaks of them.
+    """The packages by normalised name, and the module names that stand for them.
 
     Attributes:
         packages: by normalised name; the import name of any other package is taken to be its own name.
         methods: patterns of class names, with the methods that a run calls.
-        elsewhere: packages that count as absent unless they are known to be there.
+        elsewhere: packages that count as absent unless they are known to be installed.
         by_module: distributions by import name or abbreviation.
 
     """
@@ -85,7 +88,7 @@ _IN_USE = [EntryTable()]
 
 
 def use_entries(text: str, file: str) -> None:
-    """Take the table of a text into use.
+    """Parse a table and make all readers use it.
 
     Raises:
         InputError: the text is not TOML, or has a key or an entry of an unknown form.
@@ -125,7 +128,7 @@ def _entry(text: str, where: str) -> PackageEntry:
 
 
 def _methods(row: Mapping[str, Any]) -> tuple[str, Mapping[str, str]]:
-    """Return the pattern of a row, and what a user calls by each method that runs then."""
+    """Return the class-name pattern of a row, and its methods, each with the call by a user that runs it."""
     ways = {action: methods for action, methods in row.items() if action != "class"}
     return row["class"], {method: action for action, methods in ways.items() for method in methods}
 
@@ -136,7 +139,7 @@ def stack_package(name: str) -> StackPackage | None:
 
 
 def elsewhere() -> frozenset[str]:
-    """Return the packages that count as absent unless they are known to be there."""
+    """Return the packages that count as absent unless they are known to be installed."""
     return _IN_USE[0].elsewhere
 
 
@@ -147,7 +150,7 @@ def entries_of(package: str) -> Sequence[PackageEntry]:
 
 
 def calls_of(package: str) -> list[CallEntry]:
-    """Return what a user calls of a package, the most usual first."""
+    """Return the classes and functions of a package that users call, the most usual first."""
     known = stack_package(package)
     paths = [f"{entry.module}.{name}" for entry in (known.entries if known else ()) for name in entry.names]
     every = dict.fromkeys((*paths, *(known.calls if known else ())))
@@ -159,7 +162,7 @@ def _methods_of(name: str) -> Mapping[str, str]:
 
 
 def distribution_of(path: str) -> str:
-    """Return the distribution that brings a module, by the module's dotted path or an abbreviation of it."""
+    """Return the distribution that contains a module, by the module's dotted path or an abbreviation."""
     top = path.split(".", 1)[0]
     return _IN_USE[0].by_module.get(top) or str(canonicalize_name(top))
 

@@ -23,8 +23,8 @@ class _Spot:
 
     Attributes:
         guards: the tests around it.
-        looped: it stands in a loop.
-        caught: a `try` around it catches TypeError.
+        looped: whether the statement is in a loop.
+        caught: whether a `try` around it catches TypeError.
 
     """
 
@@ -45,6 +45,7 @@ class FunctionReader:
         calls: what it calls.
         imports: what it imports.
         made: local names that hold an instance, with the expression of its class.
+        locals: names that the body or the parameters bind.
 
     """
 
@@ -261,7 +262,7 @@ class FunctionReader:
             )
 
     def _mutate(self, node: ast.Call) -> None:
-        """Forget keys that a method takes out of a table."""
+        """Forget the keys that a method call removes from a dictionary."""
         match node.func:
             case ast.Attribute(value=table, attr="pop" | "clear" | "popitem") if isinstance(table, ast.Name):
                 self._forget(table, node.args[0] if node.args else ast.Constant(value=_ALL_KEYS))
@@ -278,13 +279,13 @@ class FunctionReader:
 
 
 class _Inlined(ast.NodeTransformer):
-    """Replace the local names of a test by their only value, where that depends on no other local name."""
+    """Replace the local names of a test by their only value, if it depends on no other local name."""
 
     def __init__(self, reader: FunctionReader) -> None:
         self._reader = reader
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
-        """Return the value of a local name, or the name of something unreadable."""
+        """Return the value of a local name, or the name `UNREADABLE_TEST` if it has no usable value."""
         reader = self._reader
         if node.id not in reader.locals or node.id in reader.imports:
             return node
@@ -329,7 +330,7 @@ def _table_of(node: ast.expr) -> str:
 
 
 def _literal_keys(node: ast.expr) -> list[str] | None:
-    """Return the keys of a dictionary that is written down; None for anything else."""
+    """Return the keys of a dictionary literal; None for anything else."""
     match node:
         case ast.Dict(keys=keys):
             return [
@@ -342,7 +343,7 @@ def _literal_keys(node: ast.expr) -> list[str] | None:
 
 
 def made_class(node: ast.expr | None) -> str | None:
-    """Return the expression of the class that a call makes an instance of, by the spelling of its name."""
+    """Return the class whose instance a call makes, recognised by the spelling of its name; else None."""
     if not isinstance(node, ast.Call):
         return None
     path = dotted(node.func)

@@ -2,7 +2,7 @@
 
 Four forms are read: a requirement of a table that a loop checks, `require_version("x>=1")` at module level,
 a `raise` at module level under a test of the partner's version, and all of these in functions that a module
-calls at its top level. Checks in other functions are not read: no version says whether they run.
+calls at its top level. Checks in other functions are not read, because versions do not decide if they run.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class ImportRefusal:
     Attributes:
         partner: the package whose version is tested.
         needs: the bound in words, `accelerate>=0.26.0`.
-        specifier: what the partner's version has to satisfy; empty if `refused` says it.
-        refused: when the line is reached and, without a specifier, raises.
+        specifier: what the partner's version has to satisfy; empty if `refused` contains the bound.
+        refused: when the line is reached; without a specifier, when it raises.
         place: file and line.
         variables: environment variables that turn the check off.
 
@@ -97,10 +97,10 @@ def find_import_guards(package: PackageReader, partner: PackageReader) -> list[C
 
 
 def _two_alone(beside: Surroundings) -> Surroundings:
-    """Return the surroundings with third packages in any version.
+    """Return the surroundings with every third package in any version.
 
-    Users install others than metadata asks for: unsloth refuses torch 2.3 beside xformers 0.0.27, and its
-    users take xformers 0.0.26 there.
+    Users do not always install what metadata requires: unsloth refuses torch 2.3 beside xformers 0.0.27, so
+    users of torch 2.3 install xformers 0.0.26.
     """
     anywhere = {name: window if name == PYTHON else "" for name, window in beside.windows.items()}
     return replace(beside, windows=anywhere)
@@ -114,10 +114,10 @@ def _refuses(refusal: ImportRefusal, version: str, beside: Surroundings) -> bool
 
 @lru_cache(maxsize=4)
 def _refusals(package: PackageReader) -> tuple[tuple[str, str, ImportRefusal], ...]:
-    """Return what the entries of each release refuse: version, entry, refusal.
+    """Return the refusals of each release as (version, entry, refusal).
 
-    A line counts for the first entry that reaches it. The answer is kept while one partner after the other is
-    compared.
+    A line counts for the first entry that reaches it. The result is cached, because a package is compared
+    with one partner after another.
     """
     return tuple(
         (version, entry, refusal)
@@ -145,7 +145,7 @@ def _refused(package: PackageReader, version: str) -> Iterator[tuple[str, Import
 def _called_refusals(
     checks: CalledChecks, summary: FileSummary, module: str, reached: Condition
 ) -> Iterator[ImportRefusal]:
-    """Yield what functions refuse that a module calls."""
+    """Yield the refusals in functions that a module calls at its top level."""
     for call in summary.calls:
         condition = all_of((reached, checks.code.offers.guards.together(call.guards, module)))
         if decide(condition, this_stack()) is Tri.NO:
@@ -185,7 +185,7 @@ def _module_refusals(
 
 
 def _checked(call: ModuleCall) -> tuple[str, str]:
-    """Return the last part of the name of what is called, and its first argument if that is a text."""
+    """Return the last part of the called name, and the first argument if it is a text."""
     match ast.parse(call.text, mode="eval").body:
         case ast.Call(func=function, args=[ast.Constant(value=str(text)), *_]):
             return (dotted(function) or "").rsplit(".", 1)[-1], text
@@ -224,8 +224,8 @@ def _required(text: str, reached: Condition, place: str) -> Iterator[ImportRefus
 def _bounds(refused: Condition) -> Iterator[tuple[str, str]]:
     """Yield the packages whose versions a refusal tests, each with the bound that it sets.
 
-    Of several bounds, such as a list of versions that are supported, none says it alone: the package stands
-    for them.
+    If a refusal sets several bounds on a package, such as a list of supported versions, only the name of the
+    package is given.
     """
     found: dict[str, list[str]] = {}
     parts = refused.of if isinstance(refused, AllOf) else (refused,)

@@ -1,6 +1,6 @@
 """Find the keyword arguments that releases of a package pass and releases of a partner do not accept.
 
-The call must run whatever the user sets, and the signature of what is called must be written down.
+The call must run whatever the user sets, and the signature of the called function must be in the source.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from envcheck.atlas.offers import OfferAnswer
 from envcheck.atlas.reader import PackageReader
 
 _FILES: WeakKeyDictionary[PackageReader, MutableMapping[bytes, FileCode]] = WeakKeyDictionary()
-"""The files that were read of each package, by digest: most do not change from one release to the next."""
+"""The parsed files of each package, by digest; most files do not change from one release to the next."""
 
 
 def find_keyword_gaps(package: PackageReader, partner: PackageReader) -> list[CodeGap]:
@@ -62,7 +62,7 @@ def definitions(package: PackageReader, version: str) -> Definitions:
 
 @lru_cache(maxsize=4)
 def keyword_demands(package: PackageReader) -> Mapping[str, tuple[KeywordDemand, ...]]:
-    """Return what the entries of each release pass to other packages; kept while partners are compared."""
+    """Return the keywords that the entries of each release pass to other packages; cached across partners."""
     return {version: tuple(_demands(package, version)) for version in package.by_version}
 
 

@@ -12,18 +12,18 @@ from dataclasses import dataclass, field
 from envcheck.core import elf
 
 NOTICEABLE = 0.01
-"""The share of all GPU code from which on a library serves an architecture."""
+"""The least share of a library's GPU code, by bytes, with which the library serves an architecture."""
 
 _GLIBC = re.compile(rb"\0GLIBC_(2\.\d{1,3})(?:\.\d+)?(?=\0)")
-_NAMES = 1 << 20  # bytes: the names of the versions that a library imports stand in its string table
+_NAMES = 1 << 20  # bytes; 64 times as much of the string table is searched for names of glibc versions
 
 
 @dataclass(frozen=True, kw_only=True)
 class LibraryFacts:
-    """What was read of one library.
+    """What was read from one library.
 
     Attributes:
-        glibc: the newest glibc whose symbols it imports; empty if it imports none.
+        glibc: the newest glibc whose symbols it imports, `2.28`; empty if it imports none.
         gpu: bytes of code by architecture, `sm_90a` or `compute_90` (PTX); None if the code cannot be read.
 
     """
@@ -33,7 +33,7 @@ class LibraryFacts:
 
 
 def read_library(data: bytes) -> LibraryFacts:
-    """Return the facts of a shared library; of another file, those of a library without code."""
+    """Return the facts of a shared library; for any other file, those of a library without code."""
 
     def read(offset: int, length: int) -> bytes:
         return data[offset : offset + length]
@@ -51,7 +51,7 @@ def _imported_glibc(data: bytes) -> str:
 
 
 def served_architectures(libraries: Mapping[str, LibraryFacts]) -> tuple[str, ...]:
-    """Return the architectures that some library serves, sorted; none if one of them cannot be read."""
+    """Return the architectures that some library serves, sorted; empty if a library cannot be read."""
     found: set[str] = set()
     for library in libraries.values():
         if library.gpu is None:
@@ -68,7 +68,7 @@ def _architecture_order(name: str) -> tuple[str, int, str]:
 
 
 def recorded_architectures(record: str) -> tuple[str, ...]:
-    """Return the architectures of a TORCH_CUDA_ARCH_LIST such as `7.5 8.0+PTX`; none if it has others."""
+    """Return the architectures of a TORCH_CUDA_ARCH_LIST such as `7.5 8.0+PTX`; empty if unreadable."""
     found: Counter[str] = Counter()
     for word in record.replace(";", " ").split():
         part = re.fullmatch(r"(\d+)\.(\d)([af]?)(\+PTX)?", word)

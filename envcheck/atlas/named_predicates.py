@@ -1,4 +1,4 @@
-"""What predicates of other packages state, by their names, if their code is not available."""
+"""Interpret predicates of other packages by their names, where their code is not available."""
 
 from __future__ import annotations
 

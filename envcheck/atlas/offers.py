@@ -70,7 +70,9 @@ _MADE_IN_C = ("torch._C", "torch.ops", "torch.classes", "numpy.core", "numpy._co
 """Modules whose names are made in C or at run time, whatever their files say."""
 
 _IN_TOP = 2
-"""Parts of the path of a module right below an import name, which another distribution may bring as well."""
+"""The number of parts in the path of a module directly below an import name.
+
+Another distribution may install such a module too."""
 
 _STUBS = {"torch": ("torch._C", "torch._C._VariableFunctions")}
 """Stubs that list the names which a package's root copies out of its shared library."""
@@ -84,7 +86,7 @@ _FRAGMENT = re.compile(r"[A-Za-z]\w{3,}")
 
 @dataclass
 class ReleaseOffers:
-    """Answer what one release offers.
+    """What one release offers: modules, names and attributes.
 
     Attributes:
         modules: the release.
@@ -127,7 +129,7 @@ class ReleaseOffers:
         return self._answer(self.find(module, name))
 
     def plainly(self, module: str) -> bool:
-        """Return whether a module binds its names by statements that are read, and in no other way."""
+        """Return whether a module binds its names only by statements that can be read."""
         summary = self.modules.summary(module)
         if summary is None or summary.error or self.modules.is_package(module):
             return False
@@ -189,7 +191,7 @@ class ReleaseOffers:
         """Return where a name of a source module comes from."""
         key = (module, name)
         if key not in self._found:
-            self._found[key] = Found(Way.UNKNOWN)  # what a circle of star imports sees
+            self._found[key] = Found(Way.UNKNOWN)  # the answer inside a cycle of star imports
             self._found[key] = self._find(module, name)
         return self._found[key]
 
@@ -209,7 +211,7 @@ class ReleaseOffers:
         return self._lazily(summary, module, name) or self._submodule(summary, starred, module, name)
 
     def _submodule(self, summary: FileSummary, starred: Found, module: str, name: str) -> Found:
-        """Return the submodule of this name, or what remains: unknown or missing."""
+        """Return the submodule of this name; if there is none, UNKNOWN or MISSING."""
         if self.modules.is_package(module) and self.modules.form(f"{module}.{name}") is not None:
             return Found(Way.SUBMODULE, f"{module}.{name}")
         computed = summary.computed and not self._stubs(module)  # the stubs list what such a root computes
@@ -279,7 +281,7 @@ class ReleaseOffers:
         return Found(Way.LAZY, target, origin.name)
 
     def _scan(self, module: str) -> Mapping[str, str]:
-        """Return the names in every `__all__` below a package, each with its module; read as text."""
+        """Return the names in every `__all__` below a package or its `models`, each with its module."""
         if module not in self._scanned:
             root = f"{module}.models" if self.modules.form(f"{module}.models") is not None else module
             names: dict[str, str] = {}
@@ -292,7 +294,7 @@ class ReleaseOffers:
 
 
 def _exported(content: bytes) -> Iterator[str]:
-    """Yield the names that `define_import_structure` finds in a file: of `__all__`, and below `@requires`."""
+    """Yield the names that `define_import_structure` finds in a file: in `__all__`, and below `@requires`."""
     first = content.find(b"__all__")
     if first >= 0:
         text = content[first:].decode("utf-8", "replace")
@@ -302,7 +304,7 @@ def _exported(content: bytes) -> Iterator[str]:
 
 
 def _required(lines: Sequence[str]) -> Iterator[str]:
-    """Yield the names of definitions below `@requires(...)`, with other decorators in between or not."""
+    """Yield the names of definitions below `@requires(...)`, also with other decorators in between."""
     decorated = False
     for line in lines:
         if line.startswith(("@requires(", "@export(")):
@@ -316,7 +318,7 @@ def _required(lines: Sequence[str]) -> Iterator[str]:
 
 
 def _may_register(word: str, module: str, asked: str) -> bool:
-    """Return whether a word of code that registers modules names a module, or is a pattern that it fits."""
+    """Return whether a word of code that registers modules names a module or is a pattern for it."""
     if "\\" not in word:
         return word.rsplit(".", 1)[-1] == module.rsplit(".", 1)[-1]
     fragments = _FRAGMENT.findall(_NOT_BEFORE.sub("", word))

@@ -12,7 +12,7 @@ from envcheck.core.facts import Tri
 from envcheck.core.parsing import parse_toml
 
 DEFAULT_SINCE = "2022-01-01"
-"""Day of the first release that is read of a package that names no other."""
+"""The default of `since` (ISO day): earlier releases are not read."""
 
 _KEYS = frozenset(
     {
@@ -33,14 +33,14 @@ class AtlasPackage:
     Attributes:
         name: normalised name, `huggingface-hub`.
         imports: its top-level packages and modules.
-        since: day of the first release that is read, `2022-01-01`.
-        also: patterns of further files that are kept of a wheel.
-        sdist: patterns of further files that are kept of a source distribution.
+        since: ISO day before which releases are not read, `2022-01-01`.
+        also: patterns of further files that are kept from a wheel.
+        sdist: patterns of further files that are kept from a source distribution.
         libraries: patterns of shared libraries whose GPU code is read, without keeping them.
         links_torch: whether its compiled modules link torch's libraries.
         stable_since: its first release on torch's stable ABI, which serves every newer torch.
-        compiled_call: what a user calls that fails where its compiled modules do not load, if the import
-            goes on without them: `torchvision.ops.nms(...)`.
+        compiled_call: a call that fails if the compiled modules do not load, although the import still
+            succeeds: `torchvision.ops.nms(...)`.
         import_needs_compiled: its first release whose import fails without them; empty if none does.
 
     """

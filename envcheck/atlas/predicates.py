@@ -2,10 +2,10 @@
 
 `is_accelerate_available()` means what its own release says: the constants and functions that decide it are
 executed, with "the version of accelerate" and "accelerate is installed" as values. So a hidden minimum, a
-local helper or a flag set in a `try` needs no list of names. What cannot be followed is unreadable; only a
-predicate that another package defines is read by its name.
+local helper or a flag set in a `try` needs no list of names. Code that cannot be followed is unreadable; only
+a predicate that another package defines may be interpreted by its name.
 
-The environment is taken as Linux with no environment variable set.
+The environment is assumed to be Linux with no environment variable set.
 """
 
 from __future__ import annotations
@@ -63,10 +63,10 @@ from envcheck.atlas.symbols import (
 )
 
 _FUEL = 6000
-"""Statements and expressions that one guard may cost; what needs more is unreadable."""
+"""The most statements and expressions to evaluate for one guard; a guard that needs more is unreadable."""
 
 _DEEPEST = 12
-"""Calls inside calls, and re-exports of re-exports, that are followed."""
+"""The most nested calls, and the most re-exports in a chain, to follow."""
 
 _PASSED_ON = frozenset({"int", "float", "tuple", "list", "map", "set", "frozenset", "sorted", "join"})
 _SAME_VERSION = frozenset(
@@ -80,7 +80,7 @@ _TRUE_ON_LINUX = frozenset(
         "torch._C._dist_autograd_init",
     }
 )
-"""What every published build of torch for Linux has."""
+"""Names that are present, or answer yes, in every published build of torch for Linux."""
 
 _PACKAGE_CHECK = re.compile(r"_?is_package_available")
 _PAIR = 2
@@ -94,11 +94,11 @@ Names: TypeAlias = dict[str, SymbolValue]
 
 
 class _Falls:
-    """The end of a block that returned nothing."""
+    """The outcome of a block that ran to its end without a `return`."""
 
 
 class _Raises:
-    """Mark the end of a block that raised: a module that does is not imported."""
+    """The outcome of a block that raised; a module that raises is not imported."""
 
 
 _FALLS = _Falls()
@@ -113,7 +113,7 @@ class GuardReader:
 
     Attributes:
         modules: the release.
-        foreign: the condition of a predicate of another package, by dotted path, where somebody knows it.
+        foreign: returns the condition of another package's predicate by its dotted path; None if unknown.
         variables: environment variables that were asked for since the caller cleared the set.
 
     """
@@ -200,7 +200,7 @@ class GuardReader:
         return OPAQUE
 
     def _imported(self, module: str, name: str) -> SymbolValue:
-        """Return what a module's own import binds to a name: where to look on, or a value."""
+        """Return what a module's own import binds to a name: a value, or the name to look up next."""
         summary = self.modules.summary(module)
         if summary is None:
             return OPAQUE
@@ -253,7 +253,7 @@ class GuardReader:
             names.update(bound)
             return outcome
         if not self._in_function and (one is _RAISES or other is _RAISES):
-            # The rest of a module is read as it runs where this did not raise.
+            # Read the rest of the module under the condition that this statement did not raise.
             self._needs.append(test if other is _RAISES else negate(test))
             outcome, bound = (one, one_names) if other is _RAISES else (other, other_names)
             names.update(bound)
@@ -275,7 +275,7 @@ class GuardReader:
         return test, (then, one), (otherwise, other)
 
     def _try(self, statement: ast.If | ast.Try, names: Names, module: str) -> tuple[Condition, _Way, _Way]:
-        """Execute a `try`: its body succeeds where what it looks up is installed."""
+        """Execute a `try`; its body succeeds if everything that it looks up is installed."""
         one, other = dict(names), dict(names)
         outer, self._needs = self._needs, []
         then = self._run((*statement.body, *statement.orelse), one, module)
@@ -344,7 +344,7 @@ class GuardReader:
         return _FALLS
 
     def _need(self, path: str) -> None:
-        """Note what an import inside a `try` needs to succeed."""
+        """Record the condition under which an import inside a `try` succeeds."""
         if not self.modules.owns(path) and path.split(".", maxsplit=1)[0] not in sys.stdlib_module_names:
             installed = Installed(distribution_of(path))
             self._needs.append(installed if "." not in path else all_of((installed, HasName(path))))
@@ -540,7 +540,7 @@ class GuardReader:
     def parameters(
         self, function: LocalFunction, values: Sequence[SymbolValue], keywords: Mapping[str, SymbolValue]
     ) -> Names:
-        """Return the names that a function begins with: its parameters, bound to arguments or defaults."""
+        """Return a function's parameters, bound to the arguments or to their defaults."""
         arguments = function.node.args
         parameters = [*arguments.posonlyargs, *arguments.args]
         named = [*parameters, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
@@ -569,7 +569,7 @@ def _comparing_call(name: str, values: Sequence[SymbolValue]) -> Condition | Non
 
 
 def _package_check(result: SymbolValue, values: Sequence[SymbolValue]) -> SymbolValue:
-    """Return what `_is_package_available("torch", return_version=True)` means, however it looks."""
+    """Return what `_is_package_available("torch", return_version=True)` means, however it is written."""
     match result, values:
         case (tuple() as pair, [str(module), *_]) if len(pair) == _PAIR and pair[1] is not None:
             package = distribution_of(module)
@@ -596,7 +596,7 @@ def _script(source: str) -> tuple[ast.stmt, ...]:
 
 
 def _harmless(node: ast.expr) -> bool:
-    """Return whether a statement only reports something."""
+    """Return whether an expression statement is a constant, or only logs or warns."""
     return isinstance(node, ast.Constant) or any(word in ast.unparse(node) for word in ("log", "warn"))
 
 

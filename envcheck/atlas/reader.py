@@ -57,7 +57,7 @@ class PackageReader:
         return {each.version: each for each in sorted(plain, key=lambda each: Version(each.version))}
 
     def window(self, version: str) -> Mapping[str, str]:
-        """Return the packages that are there with a release, and the versions its metadata admits."""
+        """Return the packages installed with a release, and the versions that its metadata admits."""
         if version not in self._windows:
             self._windows[version] = windows(self.by_version[version])
         return self._windows[version]
@@ -84,13 +84,13 @@ class PackageReader:
         return [demand for entry in self.entries(version) for demand in entry.demands]
 
     def foreign(self, path: str) -> Condition | None:
-        """Return what a predicate of another package states in all of its releases; None if nobody knows.
+        """Return what a predicate of another package states in all of its releases; None if it is unknown.
 
-        Releases apply different minimums, and which of them is installed is not known: all are kept.
+        Releases apply different minimums. Which release is installed is not known, so all minimums are kept.
         """
         if path not in self._foreign:
             other = self.others.get(distribution_of(path))
-            self._foreign[path] = None  # packages that require one another
+            self._foreign[path] = None  # ends the recursion if two packages use each other's predicates
             if other is not None and other is not self:
                 self._foreign[path] = other.agreed_predicate(path)
         return self._foreign[path]
@@ -114,7 +114,7 @@ class PackageReader:
 
 
 def surroundings(package: PackageReader, version: str, partner: PackageReader, release: str) -> Surroundings:
-    """Return what is known of an environment with a release of each of two packages."""
+    """Return what is known of an environment that contains one release of each of two packages."""
     there = dict(partner.window(release))
     for name, window in package.window(version).items():
         there[name] = ",".join(filter(None, (there.get(name, ""), window)))
@@ -134,9 +134,10 @@ def _last_of_minors(versions: Sequence[str]) -> list[str]:
 
 
 def windows(release: PublishedRelease) -> dict[str, str]:
-    """Return the packages that are there with a release, and the versions its metadata admits.
+    """Return the packages installed with a release, and the versions that its metadata admits.
 
-    Bounds of extras count for packages that are there anyway: they state what the release was made for.
+    Lower bounds in extras count for packages that are installed anyway, because they state what the release
+    was made for.
     """
     found: dict[str, set[str]] = {name: set() for name in _ALWAYS_THERE}
     optional: list[tuple[str, str]] = []

@@ -10,8 +10,8 @@ from envcheck.atlas.library_facts import LibraryFacts
 class ReleaseFiles(Protocol):
     """The files of one release by their path inside the wheel, such as `peft/__init__.py`.
 
-    Held are Python files and stubs (`.py`, `.pyi`), `METADATA` and `WHEEL` of the dist-info folder, and small
-    JSON files that describe compiled parts. Of everything else only the name is known.
+    Stored are Python files and stubs (`.py`, `.pyi`), `METADATA` and `WHEEL` of the dist-info folder, and
+    small JSON files that describe compiled parts. Of all other files only the names are known.
     """
 
     def names(self) -> Sequence[str]:
@@ -37,10 +37,10 @@ class PublishedRelease:
         yanked: whether every file of the release was yanked.
         requires_python: the specifier from the metadata; empty where there is none.
         requires: the texts of Requires-Dist, in the order of the metadata.
-        others: paths of the files that are not held: compiled modules, data.
-        files: the files that are held.
+        others: paths of the files that are not stored: compiled modules, data.
+        files: the stored files.
         wheels: names of all wheels of the release, for their Python, ABI and platform tags.
-        libraries: what was read of its large libraries, by path.
+        libraries: what was read from its large libraries, by path.
         requires_known: false where no published file says what the release requires.
 
     """

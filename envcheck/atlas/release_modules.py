@@ -13,7 +13,7 @@ from envcheck.atlas.summary import FileSummary, ImportOrigin
 
 
 class ModuleForm(Enum):
-    """In which form a module stands in a release."""
+    """The form of a module in a release; UNSEEN: the content is not stored, FOLDER: no `__init__`."""
 
     SOURCE = "source"
     STUB = "stub"
@@ -100,7 +100,7 @@ class ReleaseModules:
         return self.path(module).rsplit("/", 1)[-1].startswith("__init__.")
 
     def summary(self, module: str) -> FileSummary | None:
-        """Return what a module's file says, or None if it has none."""
+        """Return the summary of a module's file; None if the file is not stored."""
         if module not in self._summaries:
             path = self.path(module)
             self._summaries[module] = (
@@ -126,7 +126,7 @@ class ReleaseModules:
 
     @cached_property
     def registered(self) -> frozenset[str]:
-        """The words of every file near the root that puts modules into `sys.modules` by hand."""
+        """The words of every file near the root that puts modules into `sys.modules`."""
         words: set[str] = set()
         for path in sorted(self.held):
             shallow = path.count("/") <= _DEEPEST_REGISTERING_FILE and path.split("/")[0] in self.tops

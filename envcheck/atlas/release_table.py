@@ -13,7 +13,7 @@ HEADER = "# {}: what each release requires and was built for. Written by `envche
 
 @dataclass(kw_only=True)
 class TableRelease:
-    """One release as it is written: its own line, and the facts that it shares with its neighbours."""
+    """One release as it is written: its line, and the facts (kind, text) that neighbours may share."""
 
     version: str
     words: str
@@ -40,7 +40,7 @@ def _specifier(text: str) -> str:
 
 
 def table_text(package: str, releases: Sequence[TableRelease]) -> str:
-    """Return the file of a package, given its releases from the oldest to the newest."""
+    """Return the text of a package's file, given its releases from the oldest to the newest."""
     lines = [f"release {release.version} {release.words}\n" for release in releases]
     for kind in ("python", "requires", "build"):
         lines += _fact_lines(kind, releases)
@@ -62,7 +62,7 @@ def _fact_lines(kind: str, releases: Sequence[TableRelease]) -> Iterator[str]:
 
 
 def runs(places: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """Yield the first and the last of each row of consecutive numbers, which come in ascending order."""
+    """Yield the first and last number of each run of consecutive numbers; `places` is ascending."""
     first = last = None
     for place in places:
         if last is not None and first is not None and place != last + 1:

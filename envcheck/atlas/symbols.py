@@ -1,6 +1,7 @@
-"""Values of the evaluation of guards: versions and answers that stand for whatever is installed.
+"""Symbolic values for the evaluation of guards: versions and answers of whatever is installed.
 
-`predicates.py` executes a package's own code on them. Here is what the operations of Python make of them.
+`predicates.py` executes a package's own code on these values. This module applies Python's operations to
+them.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ WHOLE = 3
 """Parts of a version that are compared as a tuple: major, minor, micro."""
 
 _MOST_DIGITS = 4
-"""Of the first number of a version: 2024 is a year."""
+"""The most digits in the first number of a version: four, for a year such as 2024."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ class PartOf:
 
 @dataclass(frozen=True, slots=True)
 class FirstCharacterOf:
-    """Stand for the first character of a version as text: `__version__[0]`."""
+    """The first character of a version as text: `__version__[0]`."""
 
     package: str
 
@@ -68,7 +69,7 @@ class SpecOf:
 
 @dataclass(frozen=True, slots=True)
 class PathOf:
-    """A module of another package, or a name in it, that was not looked at."""
+    """A module of another package, or a name in it, whose code is not read."""
 
     path: str
 
@@ -149,11 +150,11 @@ _OPERATORS: Mapping[type[ast.cmpop], str] = {
     ast.NotEq: "!=",
 }
 FLIPPED = {">=": "<=", "<=": ">=", ">": "<", "<": ">", "==": "==", "!=": "!="}
-"""Each operator with the one that says the same when the sides are swapped."""
+"""Each operator, with its equivalent when the sides are swapped."""
 
 
 def is_condition(value: SymbolValue) -> TypeGuard[Condition]:
-    """Return whether a value is a condition, so a truth value."""
+    """Return whether a value is a condition, and so a truth value."""
     return isinstance(value, _CONDITION_TYPES)
 
 
@@ -165,7 +166,7 @@ def constant(value: object) -> SymbolValue:
 
 
 def texts(values: Iterable[SymbolValue]) -> SymbolValue:
-    """Return a set of texts; of anything else, it is opaque."""
+    """Return the values as a set; OPAQUE if one of them is not a text."""
     kept = list(values)
     return frozenset(kept) if all(isinstance(each, str) for each in kept) else OPAQUE
 
@@ -382,7 +383,7 @@ def _constants_ordered(left: str | int, op: str, right: SymbolValue) -> Conditio
 
 
 def as_floor(value: SymbolValue) -> SymbolValue:
-    """Return "installed, and at least X" as one condition, so that X counts as what makes it usable."""
+    """Return "installed, and at least X" as a single Installed condition with the floor X."""
     match value:
         case AllOf((Installed(package, floors), Compared(other, ">=", bound, 0))) if package == other:
             return Installed(package, tuple(sorted({*floors, bound})))

@@ -1,7 +1,7 @@
 """The atlas as text in compat/atlas/, and as JSON in the wheel.
 
 A file `gaps/peft.toml` holds what the releases of peft ask of other packages. Its tables are named by entry
-and partner; a row gives the kind, what is asked for, the releases that ask, those of the partner that lack
+and partner. A row gives the kind, what is asked for, the releases that ask, the partner's releases that lack
 it, and the places in the code. Releases are spans, both ends included: `0.16.0..0.17.1, 0.18.0`.
 `envcheck matrix harvest` writes the files. `packages.toml` names the entries that few users reach.
 """
@@ -20,10 +20,10 @@ _PARTS = ("kind", "needs", "releases", "lacking", "places")
 """What a row of a file of gaps holds, in order; all are texts."""
 
 WITHOUT = " without "
-"""In an entry, before an environment variable that turns the check off: what fails there is a warning."""
+"""Precedes, in an entry, an environment variable that turns the check off; such a failure is a warning."""
 
 VERBS = {"name": "needs", "keyword": "passes", "guard": "asks for", "binary": "was compiled for"}
-"""What a row says of the asking package, by its kind, in sentences such as `import peft` needs `X`."""
+"""Verbs for the asking package by the kind of row, in sentences such as `import peft` needs `X`."""
 
 _HEAD = """\
 # What {package} asks of other packages, and which of their releases lack it.
@@ -116,7 +116,7 @@ def spans_of(releases: Iterable[str], every: Sequence[str]) -> tuple[Span, ...]:
 
 
 def gaps_text(package: str, rows: Iterable[AtlasRow], read: str) -> str:
-    """Return the text of one package's file of gaps, in an order that does not depend on the rows'.
+    """Return the text of one package's file of gaps, in an order that does not depend on that of `rows`.
 
     `read` is the ISO date on which the newest of its releases was read.
     """
@@ -164,7 +164,7 @@ def _quoted(text: str) -> str:
 # --- rows ↔ JSON ------------------------------------------------------------------------------------
 
 INDEX = "index"
-"""The file that names the packages; every package has a file of its own, which is read when it is needed."""
+"""The file that names the packages; each package has a separate file, which is read on demand."""
 
 
 def freeze_atlas(atlas: Atlas) -> dict[str, dict[str, Any]]:

@@ -15,7 +15,7 @@ _Cells = frozenset[tuple[str, str]]
 
 
 class PairToRun(NamedTuple):
-    """Two releases at a bound that changed: running them shows whether the code was read right."""
+    """Two releases at a bound that changed: running them shows whether the code was read correctly."""
 
     package: str
     release: str
@@ -25,7 +25,7 @@ class PairToRun(NamedTuple):
 
 
 def atlas_changes(before: Atlas, after: Atlas) -> Iterator[str]:
-    """Yield a line for each new release, and for each thing that releases newly lack or lack no more."""
+    """Yield a line for each new release, and for each thing that releases newly lack or no longer lack."""
     for package, releases in sorted(after.releases.items()):
         new = [release for release in releases if release not in before.releases.get(package, ())]
         if new:

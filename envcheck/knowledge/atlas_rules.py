@@ -1,4 +1,4 @@
-"""Make rules of the rows of the atlas: a package asks another for what its release does not have.
+"""Make rules from the rows of the atlas: a package uses something that a release of another lacks.
 
 Doctor imports this module only if some row is broken; `envcheck.rules.atlas` finds that out.
 """
@@ -25,10 +25,10 @@ from envcheck.rules.atlas import broken_rows, fitting_releases, in_spans, judged
 
 
 def rules_here(atlas: Atlas, versions: Mapping[str, str]) -> Iterator[Rule]:
-    """Yield a rule for each two installed packages whose code does not fit, worded for these releases.
+    """Yield a rule for each pair of installed packages whose code does not fit, worded for these releases.
 
-    Of a package and its partner, only the worst is yielded: what already fails at `import peft` need not be
-    said again of its trainers.
+    Only the worst entry of a pair is yielded: if `import peft` fails, there is no need to report that its
+    trainers fail too.
     """
     installed = judged_versions(atlas, versions)
     for package, partner, worst, same in _broken_pairs(atlas, installed):
@@ -42,7 +42,7 @@ def rules_here(atlas: Atlas, versions: Mapping[str, str]) -> Iterator[Rule]:
 
 
 def unworded_rules_here(atlas: Atlas, versions: Mapping[str, str]) -> Iterator[Rule]:
-    """Yield the rules of `rules_here` without what only a reader needs; trials of fixes judge by hundreds."""
+    """Yield the rules of `rules_here` without their texts, because trying fixes makes hundreds."""
     for package, partner, worst, same in _broken_pairs(atlas, judged_versions(atlas, versions)):
         yield _atlas_rule(package, partner, worst.entry, same, atlas)
 
@@ -50,14 +50,14 @@ def unworded_rules_here(atlas: Atlas, versions: Mapping[str, str]) -> Iterator[R
 def _broken_pairs(
     atlas: Atlas, installed: Mapping[str, str]
 ) -> Iterator[tuple[str, str, AtlasRow, list[AtlasRow]]]:
-    """Yield each two packages that do not fit, with the worst row and those of the same entry."""
+    """Yield each pair of packages that do not fit, with the worst row and all rows of the same entry."""
     for package, partner, rows in broken_rows(atlas, installed):
         worst = min(rows, key=lambda row: _reach(row, atlas))
         yield package, partner, worst, [row for row in rows if row.entry == worst.entry]
 
 
 def rules_of(atlas: Atlas, packages: Iterable[str]) -> Iterator[Rule]:
-    """Yield a rule for each two of these packages and each entry, for all their releases.
+    """Yield a rule for each pair of these packages and each entry, for all their releases.
 
     The searches use these: they judge releases that are not installed.
     """
@@ -88,7 +88,7 @@ def _atlas_rule(package: str, partner: str, entry: str, rows: Iterable[AtlasRow]
 
 
 def _trainer_clauses(package: str, entry: str, atlas: Atlas) -> When:
-    """Return the condition that the training calls the entry; nothing for an import, which anybody may do."""
+    """Return the condition that the training calls the entry; empty for an import, which needs no trainer."""
     trainers = atlas.trainers.get(package, ()) if entry.endswith("(...)") else ()
     if not trainers:
         return ()
@@ -132,7 +132,7 @@ def _title(rows: Sequence[AtlasRow], release: str, other: str) -> str:
 
 
 def who_has_it(row: AtlasRow, atlas: Atlas) -> str:
-    """Say which releases of the partner have what is asked for, and which releases ask."""
+    """Return which releases of the partner have what is asked for, and which releases ask, as text."""
     every = atlas.releases.get(row.partner, ())
     having = [release for release in every if not in_spans(release, row.lacking)]
     where = f"in {row.partner} {readable_releases(having, every)}" if having else "in none"
@@ -158,7 +158,7 @@ def readable_releases(releases: Sequence[str], every: Sequence[str]) -> str:
 
 
 def _places(rows: Iterable[AtlasRow], release: str, atlas: Atlas) -> Iterator[Source]:
-    """Yield where the code asks, for at most three of the rows, in the newest release of each span."""
+    """Yield where the code asks, for at most three rows, in the newest release of the span of `release`."""
     for row in list(rows)[:3]:
         for (first, last), place in zip(row.releases, row.places, strict=False):
             if in_spans(release, [(first, last)]):

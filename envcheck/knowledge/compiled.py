@@ -50,7 +50,7 @@ EVIDENCE = frozenset({"source", "support_source", "basis", "note"})
 
 
 _STORED = Matrix._fields.index("atlas")
-"""How many fields of the Matrix this JSON holds; the atlas is a file of its own."""
+"""The number of fields of the Matrix in this JSON; the atlas has a separate file."""
 
 
 def slim(known: Matrix) -> Matrix:
@@ -100,7 +100,7 @@ def _jsonable(value: Any) -> Any:
 def thaw_matrix(frozen: Sequence[Any], *, errors_only: bool = False) -> Matrix:
     """Return the matrix that `freeze_matrix` wrote, without validating or parsing it again.
 
-    With `errors_only`, return only the rules at error level: pin judges by no others.
+    With `errors_only`, return only the rules at error level: pin uses no others.
     """
     (
         clause_rows,

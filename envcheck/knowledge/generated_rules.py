@@ -52,7 +52,7 @@ def requirement_rules(requirements: Iterable[Requirement]) -> Iterator[Rule]:
 def metadata_rules(unreadable: Sequence[UnreadableMetadata]) -> Iterator[Rule]:
     """Yield a rule for each package whose metadata cannot be read: what it requires is not known.
 
-    Of very many the last rule counts the rest: the package folder is broken as a whole.
+    If there are very many, the last rule counts the rest: the package folder is broken as a whole.
     """
     for package, key, source, why in unreadable[:_MOST_UNREADABLE]:
         yield _metadata_rule(f"metadata:{package}", f"{package} cannot be read: {why}", key, source)
@@ -77,7 +77,7 @@ def _metadata_rule(rule_id: str, subject: str, key: str, source: str) -> Rule:
 def selftest_rules(facts: Mapping[str, Fact]) -> Iterator[Rule]:
     """Yield a rule for each self-test that failed in this environment.
 
-    A measured failure counts whatever the versions promise.
+    A measured failure counts even if the versions are expected to work.
     """
     for key, fact in facts.items():
         if key.startswith("selftest.") and fact.value == "fail":

@@ -45,7 +45,7 @@ class MatrixError(EnvcheckError):
 # --- TOML texts → one plain tree --------------------------------------------------------------------
 
 _READ_ELSEWHERE = ("lang/", "dialects/", "atlas/", "proofs/")
-"""Folders of compat/ that are no part of the tree: translations, the setting names of trainers
+"""Folders of compat/ that are not part of the tree: translations, the setting names of trainers
 (`training_config`), the atlas (`knowledge.atlas`), and the records of proofs (`knowledge.proofs`)."""
 
 

@@ -2,7 +2,7 @@
 
 A file `peft.txt` says in its first lines which releases were read. Below the line of a module,
 `[peft.tuners.lora]`, each line holds the releases that have the names in it: `0.2.0..0.9.0 LoraModel`. A line
-with no name is about the module. What no line names is in all the releases that have its module, or in none.
+without a name is about the module. A name without a line is in all releases that have its module, or in none.
 """
 
 from __future__ import annotations
@@ -45,9 +45,10 @@ def names_text(package: str, rows: Iterable[NameRow], releases: Sequence[str]) -
 
 
 def releases_that_have(text: str, module: str, name: str) -> Iterator[tuple[str, str]]:
-    """Yield what a package's file says of a name: a dotted path, and in words the releases that have it.
+    """Yield dotted paths from a package's file, each with the releases that have it, in words.
 
-    If the module is not in all releases, that is said first; `name` is empty for the module alone.
+    The module comes first, if it is not in all releases; then the name. An empty `name` selects the module
+    alone.
     """
     ends = _read_ends(text)
     section = f"\n[{module}]\n"

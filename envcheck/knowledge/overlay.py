@@ -124,7 +124,7 @@ def _run_of(cell: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def _summary(tree: Mapping[str, Any], overlay: Mapping[str, Any]) -> str:
-    """Say what an overlay adds and replaces: `2 rules, 1 target; in place of rule a-rule`."""
+    """Return what an overlay adds and replaces, as text: `2 rules, 1 target; in place of rule a-rule`."""
     parts = [
         counted(len(overlay[key]), key.replace("_", " "))
         for key in ("rule", "target", "cell", "machine", "default")

@@ -33,11 +33,11 @@ LEGEND = (
 """The signs of the table, most certain first, and what they mean."""
 
 _COLUMNS = 30
-"""Columns of the table: what fits beside a name in 100 characters. The list below it is complete."""
+"""Most columns of the table, so that it fits in 100 characters. The list below it is complete."""
 
 
 class Region(NamedTuple):
-    """Releases of two packages that do not fit, by what is known, and the reason in one line."""
+    """Releases of two packages that do not fit, the sign of how it is known, and the reason in one line."""
 
     sign: str
     first: frozenset[str]
@@ -81,7 +81,7 @@ class Pair:
     # --- regions
 
     def _from_code(self) -> Iterator[Region]:
-        """Yield what the code of one asks of the other: rows with the same releases are one region."""
+        """Yield what the code of one lacks in the other; rows with the same releases form one region."""
         atlas = self.known.atlas()
         for asking, partner in ((0, 1), (1, 0)):
             rows = atlas.rows.get(self.names[asking], {}).get(self.names[partner], ())
@@ -109,7 +109,7 @@ class Pair:
                 yield Region(sign, first, second, f"{rule.title}  [{rule.id}]")
 
     def _from_metadata(self) -> Iterator[Region]:
-        """Yield what the metadata of one requires of the other and does not get."""
+        """Yield the releases of one package whose metadata excludes releases of the other."""
         for asking, partner in ((0, 1), (1, 0)):
             for specifier, releases in self._requirements(self.names[asking], self.names[partner]).items():
                 requirement = Requirement(self.names[asking], self.names[partner], specifier, "metadata")

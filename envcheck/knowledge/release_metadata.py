@@ -40,7 +40,7 @@ from typing import Any, NamedTuple
 from envcheck.core.errors import InputError
 
 YANKED, UNKNOWN_REQUIREMENTS = "yanked", "requirements-unknown"
-"""Words after the day of a release."""
+"""Words that may follow the day of a release."""
 
 NO_DAY = "-"
 """In place of the day if the index does not say when the release was uploaded."""
@@ -64,7 +64,7 @@ class PublishedFacts(NamedTuple):
 class _Package(NamedTuple):
     """A package's releases by version, and its runs by kind.
 
-    Runs are numbers one after another: that of the text, and those of the first and the last release.
+    `runs` has a flat list for each kind: number of the text, first and last release, repeated.
     """
 
     places: Mapping[str, int]
@@ -87,7 +87,7 @@ class ReleaseTable:
         return [*self._frozen]
 
     def versions(self, package: str) -> tuple[str, ...]:
-        """Return the releases of a package that were read, oldest first; none of an unknown package."""
+        """Return the releases of a package that were read, oldest first; empty for an unknown package."""
         found = self._package(package)
         return tuple(found.places) if found else ()
 

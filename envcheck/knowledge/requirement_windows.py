@@ -1,7 +1,7 @@
 """What pinned releases require of packages that are not pinned: implied versions, and disjoint windows.
 
 torch 2.6.0 pins triton 3.2.0, so an environment with torch 2.6.0 has triton 3.2.0, listed or not.
-Where two pinned releases require an absent package in windows that do not meet, no release of it serves both.
+If two pinned releases require an absent package in windows that do not overlap, no release satisfies both.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _NAME_CHARACTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01234567
 
 
 class ReleaseRequirement(NamedTuple):
-    """What a release requires: `package` `version` says `text`, which asks `specifier` of `requires`."""
+    """A line `text` in the metadata of `package` `version`: it requires `specifier` of package `requires`."""
 
     package: str
     version: str
@@ -45,7 +45,7 @@ class DisjointWindows(NamedTuple):
 def requirements_of(
     package: str, version: str, table: ReleaseTable, environment: Mapping[str, str]
 ) -> Iterator[ReleaseRequirement]:
-    """Yield what a release requires in an environment of marker variables; nothing of an unknown release."""
+    """Yield what a release requires in an environment of marker variables; nothing for an unknown release."""
     row = table.row(package, version)
     for text in row.requires if row else ():
         bare, _, marker = text.partition(";")
@@ -60,7 +60,7 @@ def requirements_of(
 def implied_versions(
     pins: Mapping[str, str], table: ReleaseTable, environment: Mapping[str, str]
 ) -> dict[str, ImpliedVersion]:
-    """Return the versions of packages that are not pinned but follow from exact pins, also of one another.
+    """Return the versions of unpinned packages that follow from exact pins, directly or through one another.
 
     A package that two releases pin to different versions is left out.
     """
@@ -92,7 +92,7 @@ def _exact_version(specifier: str) -> str:
 def disjoint_windows(
     pins: Mapping[str, str], table: ReleaseTable, environment: Mapping[str, str]
 ) -> list[DisjointWindows]:
-    """Return the packages, not pinned, that two pinned releases require in windows that do not meet.
+    """Return the unpinned packages that two pinned releases require in windows that do not overlap.
 
     A window without any release counts only between the oldest and the newest release that were read.
     """
@@ -155,7 +155,7 @@ def _is_between(version: str, known: tuple[str, ...]) -> bool:
 
 
 def _comparisons(specifier: str) -> tuple[Comparison, ...]:
-    """Return the parts of a specifier; none if it cannot be read, which then restricts nothing."""
+    """Return the parts of a specifier; empty if it cannot be read, so that it restricts nothing."""
     try:
         return versions.parse_specifier(specifier)
     except ValueError:

@@ -73,7 +73,7 @@ def _rule(rule: Rule, lang: Language) -> Iterator[str]:
 
 
 def _measured(rule: Rule, known: Matrix, lang: Language) -> Iterator[str]:
-    """Yield the measured combinations that the rule broke, and those that trained one clause away."""
+    """Yield the measured combinations that the rule broke, and trained ones that differ in one clause."""
     failed = [cell for cell in known.cells if cell.rule == rule.id]
     if not failed:
         return

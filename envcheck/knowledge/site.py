@@ -5,8 +5,8 @@ template. The page decides nothing: it only looks up answers.
 
 An answer depends on few things. A rule about torch and DeepSpeed under ZeRO-3 is the same for every GPU, and
 for all torch releases on one side of its bound. So each rule is judged once for every *class* of choices that
-it can distinguish. Its entry says which class each choice belongs to, and which combinations of classes break
-the rule.
+it can distinguish. Its entry gives the class of each choice, and the combinations of classes that break the
+rule.
 """
 
 from __future__ import annotations
@@ -448,7 +448,7 @@ def _is_broken(choices: PageChoices, rule: Rule, chosen: Mapping[str, int]) -> T
 def _release(choices: PageChoices, name: str, release: ReleaseRow) -> dict[str, Any]:
     """Return a release: version, date, whether it is yanked and whether its code was read.
 
-    A digit for each Python is 1 if that may install the release; without digits, every one may.
+    A digit for each Python is 1 if that Python may install the release; without digits, every Python may.
     """
     shown: dict[str, Any] = {"v": release.version, "date": release.date}
     if release.yanked:

@@ -30,7 +30,7 @@ class ReleaseRow(NamedTuple):
 
     @classmethod
     def of(cls, row: Mapping[str, Any], package: str = "", version: str = "") -> ReleaseRow:
-        """Read a row; `package` and `version` replace its own, for rows of other tables."""
+        """Read a row; `package` and `version`, if given, replace the row's, for other tables."""
         pythons = row.get("python")
         return cls(
             package=package or str(row["package"]),

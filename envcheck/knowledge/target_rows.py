@@ -27,19 +27,19 @@ _LISTS = ("packages", "free", "build", "extras")
 _TABLES = ("train", "bounds", "conflicts", "older")
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-"""Names stand in file names, in YAML and in TOML of locks."""
+"""Names are used in file names, and in the YAML and TOML of locks."""
 
 KEYS = frozenset((*_TEXTS, *_LISTS, *_TABLES))
 
 _NOT_INHERITED = frozenset({"note", "for", "server", "bounds", "conflicts", "older", "origin"})
-"""What a row says of itself alone; `overlay` adds `origin`, the file that the row comes from."""
+"""Keys that a row does not inherit; `overlay` adds `origin`, the file that the row comes from."""
 
 
 def extended(rows: Mapping[str, Mapping[str, Any]], name: str) -> dict[str, Any]:
-    """Return a row with what the rows that it extends bring.
+    """Return a row completed by the rows that it extends.
 
-    A row that extends itself, or one that does not exist, is returned as far as it can be: `problems` names
-    the mistake, by the key `broken` that is added here.
+    A row that extends itself, or a row that does not exist, is returned as written, with a key `broken` that
+    describes the mistake; `problems` reports it.
     """
     row = rows[name]
     chain = [name]

@@ -1,4 +1,4 @@
-"""Look up in the atlas which installed packages ask each other for something that is not there.
+"""Find in the atlas which installed packages use something of each other that is missing.
 
 Doctor does this at every start: for a hundred packages it takes less than a millisecond.
 """
@@ -17,7 +17,7 @@ def judged_versions(atlas: Atlas, installed: Mapping[str, str]) -> dict[str, str
     """Return the installed packages whose release was read, with the release as the atlas spells it.
 
     A pre-release, and a release that the harvest did not see, is left out: nothing is known of its code. A
-    vendor's build stands for its base release.
+    vendor's build counts as its base release.
     """
     found = {}
     for package, version in installed.items():
@@ -102,8 +102,8 @@ def fitting_releases(atlas: Atlas, moving: str, fixed: str, fixed_release: str) 
 def without_repetitions(judgement: Judgement) -> Judgement:
     """Return the judgement without atlas findings on two packages that a written rule at error level names.
 
-    A written rule knows what users see and which fix serves; the row would say the same in fewer words. What
-    is left out is kept as `repeated`.
+    A written rule states the symptom and the fix that works; the atlas finding would repeat it with less
+    detail. The omitted findings are kept as `repeated`.
     """
     named = [
         {clause.key for table in (*finding.rule.when, finding.rule.require) for clause in table}

@@ -11,10 +11,10 @@ from envcheck.core.rules import Matrix
 DRIVER_FACTS = frozenset(
     {"cuda.driver", "driver.library", "driver.libcuda", "driver.error", "driver.passed_over"}
 )
-"""Facts read from the installed driver, which are not known of another driver."""
+"""Facts read from the installed driver, which are unknown for any other driver."""
 
 UNRESOLVED_SUFFIX = ".unresolved"
-"""The end of the keys (`pkg.xformers.unresolved`) read from a package's files and the installed torch's."""
+"""Suffix of keys (`pkg.xformers.unresolved`) whose values depend on a package's files and on torch's."""
 
 
 def apply_changes(read: Inventory, changes: Sequence[tuple[str, Value]], matrix: Matrix) -> Inventory:
@@ -37,7 +37,7 @@ def apply_changes(read: Inventory, changes: Sequence[tuple[str, Value]], matrix:
 
 
 def _forget_unresolved(facts: Facts) -> Facts:
-    """Forget which symbols compiled packages miss in the installed torch: another torch has others."""
+    """Forget which symbols compiled packages miss in the installed torch, because another torch differs."""
     unread = Unknown("read beside another torch", asked=False)
     return {
         key: Fact(key, unread) if key.endswith(UNRESOLVED_SUFFIX) else fact for key, fact in facts.items()

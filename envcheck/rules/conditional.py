@@ -1,9 +1,9 @@
-"""Conditional findings: waiting rules whose version clauses match and that lack only training facts.
+"""Conditional findings: rules whose version clauses match and that wait only for training facts.
 
-They say what the installed versions are known to fail at before a training configuration is given. They never
-change an exit code; what any Trainer fails at is a warning (`failing_under_any_trainer`). The likelihood only
-sorts them. It comes from the share of public training configurations that set what a condition asks for
-(compat/tables/habits.toml).
+They list known failures of the installed versions before a training configuration is given. They do not
+change the exit code. `failing_under_any_trainer` turns those that any Trainer would hit into warnings. The
+likelihood is used only for sorting. It comes from the share of public training configurations that set what a
+condition asks for (compat/tables/habits.toml).
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,8 +18,8 @@ from envcheck.rules.judge import evidence_of
 _NARROW = frozenset({"==", "<"})
 """Operators of bounds that a later release leaves, so that another version avoids the failure."""
 
-_UNSEEN = 0.001  # share of a value that no configuration has
-_EVEN = 0.5  # share of values that differ from another fact
+_UNSEEN = 0.001  # least share of a condition, for values that no configuration sets
+_EVEN = 0.5  # assumed share for a clause that compares two facts
 _ANY_VERSION = 0.5  # weight of a rule that every later version breaks too
 
 Habits = Mapping[str, Mapping[str, float]]
@@ -45,12 +45,13 @@ def conditional_findings(judgement: Judgement, inventory: Inventory, habits: Hab
 def failing_under_any_trainer(
     conditional: Iterable[Finding],
 ) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
-    """Return the findings that need no more than a Trainer to be broken, as warnings, and the others.
+    """Return two tuples: errors that any Trainer would hit, as broken warnings, and the other findings.
 
-    Their errors wait only to be told that transformers' Trainer or one made from it trains, and only a rare
-    setting that the rule exempts avoids them. Such an environment is not fit to train, whatever else is
-    unknown; as it may be there for inference, that is a warning. A missing package does not count: whoever
-    does not train has no use for accelerate. Of two about the same packages, the written rule counts.
+    The first wait only for the fact that transformers' Trainer, or a trainer derived from it, runs; only a
+    rare setting that the rule exempts avoids them. Such an environment cannot train. It may serve for
+    inference alone, so the finding is a warning. Findings that rest on a missing package are not promoted,
+    because inference does not need accelerate, for example. Of several findings on the same packages, that of
+    a written rule is kept.
     """
     found = list(conditional)
     sure = [
@@ -91,7 +92,7 @@ def _table_that_versions_match(waiting: Waiting) -> When:
 
 
 def _matched_clauses(rule: Rule, open_clauses: When) -> When:
-    """Return the clauses of the rule's table that has these open clauses, without them."""
+    """Return the rest of the rule's table that contains these open clauses; empty if none does."""
     for table in rule.when:
         if all(clause in table or clause in rule.require for clause in open_clauses):
             return tuple(clause for clause in table if clause not in open_clauses)

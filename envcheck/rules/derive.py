@@ -127,13 +127,13 @@ FOLLOWS_FROM: Mapping[str, tuple[str, ...]] = {
     "train.minimum_transformers": ("train.model_type",),
     "train.install_transformers": ("train.model_type",),
 }
-"""The inputs of each derived fact, of those that a proposed change may set.
+"""The inputs of each derived fact that a proposed change may set.
 
 Facts that get a default are left out: a default row names its own inputs.
 """
 
 ARCHITECTURES_SUFFIX = ".architectures"
-"""The end of the keys (`pkg.xformers.architectures`) that hold what a package's files have code for."""
+"""Suffix of keys (`pkg.xformers.architectures`) for the GPU architectures that a package has code for."""
 
 _CUDA_LABEL = re.compile(r"cu[0-9]{3}")
 
@@ -305,7 +305,7 @@ def _compiled_packages(inventory: Inventory, tables: Tables) -> Inventory:
 def _compiled_ops(inventory: Inventory) -> Iterator[Fact]:
     """Yield whether DeepSpeed's compiled ops are for this torch; nothing where it compiled none.
 
-    DeepSpeed compares minor versions as texts when it loads an op, that of CUDA only for ops on GPUs.
+    When it loads an op, DeepSpeed compares minor versions as texts; that of CUDA only for ops on GPUs.
     """
     if inventory.known("build.deepspeed.ops") is None:
         return
@@ -322,7 +322,7 @@ def _compiled_ops(inventory: Inventory) -> Iterator[Fact]:
 
 
 def _ascend(inventory: Inventory, tables: Tables) -> Inventory:
-    """Add the CANN that torch_npu was released for, and whether it is the one here."""
+    """Add the CANN that torch_npu was released for, and whether it is the installed one."""
     missing = _missing(inventory, "pkg.torch-npu")
     if missing is not None:
         source = "derived from pkg.torch-npu"
@@ -426,7 +426,7 @@ def _has_jetson(inventory: Inventory) -> bool:
 def _family_floor(tables: Tables, cuda: str) -> Reading:
     """Return the oldest driver of a CUDA major family: since CUDA 11, it runs every minor version of it.
 
-    Before, each minor version is a row of its own, with `cuda`.
+    For older CUDA versions, the table has a row for each minor version, with the column `cuda`.
     """
     major = cuda.partition(".")[0]
     for row in tables.cuda_families:
@@ -643,7 +643,7 @@ def _training(inventory: Inventory, matrix: Matrix) -> Inventory:
 def _with_defaults(inventory: Inventory, matrix: Matrix) -> Inventory:
     """Give each fact that was not given the default of the first row that matches.
 
-    A row that may match leaves the fact open, unless a later row surely matches and gives the same value.
+    A row that may match leaves the fact open, unless a later row certainly matches and gives the same value.
     """
     settled: set[str] = set()
     possible: dict[str, Default] = {}

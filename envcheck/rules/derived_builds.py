@@ -33,7 +33,7 @@ _ONE_ABI_SINCE = "2.7"
 """From this torch on, all wheels of torch use the new C++ ABI; those before 2.6 the old one."""
 
 _NEW_ABI_CUDA = "12.6"
-"""Of torch 2.6, the builds from this CUDA on use the new C++ ABI."""
+"""The wheels of torch 2.6 built with this CUDA or a newer one use the new C++ ABI."""
 
 
 class BuildLabel(NamedTuple):
@@ -114,8 +114,8 @@ def _minor(version: str) -> tuple[str, ...]:
 def _torch_abi(inventory: Inventory) -> bool | None:
     """Return whether the wheel of this torch uses the new C++ ABI; None if that is not known.
 
-    Vendors and conda-forge compile torch with the new ABI at any version: a wheel is told by its label, or by
-    being a plain release that a requirements file or lock names.
+    Vendors and conda-forge compile torch with the new ABI at any version: only a version with the
+    label of a wheel, or a plain release without any label, is taken for a wheel.
     """
     text = str(inventory.known("pkg.torch"))
     version = versions.parse(text)
@@ -130,9 +130,9 @@ def _torch_abi(inventory: Inventory) -> bool | None:
 
 
 def accepts_toolkit(inventory: Inventory, rows: Sequence[Mapping[str, Any]]) -> Reading:
-    """Return whether DeepSpeed compiles with the toolkit that was found, beside the CUDA of torch.
+    """Return whether DeepSpeed compiles with the toolkit that was found, given the CUDA of torch.
 
-    Its op builder wants the same minor version, or two that its own list holds for one major.
+    DeepSpeed's op builder requires equal minor versions, or that its list for the major version has both.
     """
     deepspeed = str(inventory.known("pkg.deepspeed"))
     toolkit, runtime = (_two_parts(str(inventory.known(key))) for key in ("cuda.toolkit", "cuda.runtime"))

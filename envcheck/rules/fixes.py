@@ -19,7 +19,7 @@ def with_passing_fixes(
     """Return the finding with those fixes that work here, in the order of its rule.
 
     A fix works if its rule is neither broken nor undecided afterwards, if it breaks no rule at error level
-    that was not broken in `judgement`, and if no error is left about what it changed. Where none of the
+    that was not broken in `judgement`, and if no error about a changed fact is left. If none of the
     rule's own fixes works, those of the other broken rules are tried.
     """
     before = errors(judgement)
@@ -88,7 +88,7 @@ def bind_fix(fix: Fix, inventory: Inventory, device: int | None) -> Fix | None:
 
 
 def trial_value(value: str | int | bool) -> Value:
-    """Return the value to try for a change: of a version bound its lower end, which is a real release."""
+    """Return the value to try for a change; for a version bound, its lower end, which is a real release."""
     if not isinstance(value, str):
         return value
     try:

@@ -1,9 +1,9 @@
 """The judge: rules against an inventory, in three-valued logic. The logic is here and nowhere else.
 
 A rule forbids a combination of facts: it is broken if some table of its `when` matches and its `require`
-does not. Absent satisfies no clause except `"absent"`. Unknown makes a clause maybe, and a maybe decides
-nothing that a no or a yes decides without it. So replacing an Unknown by a value never changes a verdict
-that was decided.
+does not. Absent satisfies no clause except `"absent"`. Unknown makes a clause MAYBE, and a MAYBE matters
+only if the other clauses do not decide the verdict. So replacing an Unknown by a value never changes a
+decided verdict.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -33,8 +33,8 @@ AREAS = (
 """The areas of rules: an area's name, and the families of facts that put a rule there; the first row wins.
 
 Packages, driver, GPU, machine and configuration get separate verdicts, because they are fixed in different
-places: a broken fabric needs no other torch. `gpus` comes late, because a rule about shared memory that
-counts GPUs is about the machine.
+places: another torch does not repair a broken fabric. `gpus` comes late, because a rule about shared memory
+that counts GPUs is about the machine.
 """
 
 _IN_TORCH_BUILD = "gpu.in_torch_build"
@@ -64,8 +64,8 @@ def _keys(rule: Rule) -> set[str]:
 def judge(inventory: Inventory, rules: Iterable[Rule]) -> Judgement:
     """Judge every rule; findings are sorted broken first, then by severity, then in the rules' order.
 
-    Of one severity, what breaks in every training comes before what this training breaks: a driver that is
-    too old before a setting.
+    Within one severity, a failure of every training comes before a failure of this one: an old driver comes
+    before a setting.
     """
     findings: list[Finding] = []
     waiting: list[Waiting] = []
@@ -206,17 +206,17 @@ def _broken(
     evidence = tuple(evidence_of((*answer.table, *rule.require), inventory, device))
     severity, notes = rule.severity, []
     if any(item.note.startswith("vendor build") for item in evidence):
-        # A vendor's snapshot may have, or may lack, the change that the bound is about.
+        # A vendor's snapshot may contain or lack the change that the bound is about.
         severity = _at_most_warning(severity)
     concerned: tuple[int, ...] = ()
     if len(broken) < len(answers):
         concerned = tuple(index for index, _ in broken if index is not None)
         gpu_state = _only_about_gpus(rule)
         if not gpu_state:
-            # What does not run on one GPU model runs on another; a faulty GPU stops every job that uses it.
+            # Software that fails on one GPU model may run on the others; a faulty GPU stops every job on it.
             severity = _at_most_warning(severity)
         spared = ",".join(str(i) for i, other in answers if other.tri is Tri.NO and i is not None)
-        # Leaving out a GPU is no good advice for a lesser matter of its state, such as ECC that is off.
+        # Do not advise leaving out a GPU for a minor problem of its state, such as disabled ECC.
         if spared and (not gpu_state or severity is Severity.ERROR):
             notes.append(f"CUDA_VISIBLE_DEVICES={spared} leaves it out")
     return Finding(rule, Verdict.BROKEN, severity, evidence, devices=concerned, note="; ".join(notes))

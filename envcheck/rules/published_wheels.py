@@ -24,7 +24,7 @@ from envcheck.core.facts import (
 from envcheck.core.rules import Builds, Matrix
 
 _OWN_RULES = frozenset({"torch"})
-"""Packages whose wheels have rules of their own, in better words."""
+"""Packages whose wheels are covered by separate rules with more precise messages."""
 
 _KIND = re.compile(r"(\w+) glibc>=(\S+) python (.+)")
 
@@ -90,7 +90,7 @@ def why_no_wheel(build: Builds, machine: tuple[str, str, str]) -> str:
 
 
 def _serves(pythons: list[str], python: str) -> bool:
-    """Return whether wheels for these Pythons may serve one; a Python that is not known may be any."""
+    """Return whether wheels for these Pythons may serve one; an unknown Python may be any."""
     minor = ".".join(python.split(".")[:2])
     return (
         not minor

@@ -10,7 +10,7 @@ from envcheck.core.facts import Fact, Inventory, Known, Tri, normalised, package
 from envcheck.core.rules import Requirement
 
 PUBLISHED = "published metadata of "
-"""How the source of requirements begins that come from the table of releases, not from an environment."""
+"""Prefix of the source of requirements from the table of releases, as opposed to an environment."""
 
 _LONGEST_QUOTE = 60  # characters of a line that a message quotes
 _NAME_CHARACTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_."
@@ -112,7 +112,7 @@ def split_requirement(text: str) -> tuple[str, str]:
 
 
 def marker_environment(inventory: Inventory) -> dict[str, str]:
-    """Return the variables of markers here: what is not known is Python 3.11 on 64-bit Linux."""
+    """Return the marker variables of the environment; the default is CPython 3.11 on x86_64 Linux."""
     return markers.environment(
         str(inventory.known("python.version") or "3.11.0"),
         architecture=str(inventory.known("host.arch") or "x86_64"),

@@ -4,7 +4,7 @@ May import the other modules of knowledge, and rules. It must not read files or 
 of the files and today's date.
 
 The loader's own errors come first; the other checks compare rules, cases, cells and tables with one another.
-Rules are tried on the judge itself, so that no check has another idea of what a rule means. `subject` is what
+The judge itself evaluates the rules, so every check agrees with it on what a rule means. `subject` holds what
 every check reads; each further module holds one family of checks.
 """
 

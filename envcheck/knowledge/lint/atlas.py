@@ -1,7 +1,7 @@
 """Compare the rules on two packages with what their published code says.
 
 A rule belongs to a row of the atlas if it is about the same two packages and its text names what the row asks
-for. Then both speak of the same failure, and their bounds have to agree.
+for. Both then describe the same failure, so their bounds have to agree.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _Cells = frozenset[tuple[str, str]]
 
 
 def disagreements(subject: LintSubject) -> list[LintProblem]:
-    """Return where a rule misses releases that fail by their code, or accuses releases that have the name.
+    """Return where a rule misses releases whose code fails, or forbids releases that have the name.
 
-    The first is an error. The second is a note: running two releases may show what reading does not.
+    The first is an error. The second is a note, because a run may show a failure that reading does not.
     """
     by_packages = _rules_on_two_packages(subject.known)
     return [problem for names, rules in by_packages.items() for problem in _of_pair(subject, names, rules)]

@@ -18,7 +18,7 @@ _DECIDED_BY_A_RULE = ("broken", "undecided")
 
 
 def _cases(subject: LintSubject) -> Iterator[LintProblem]:
-    """Yield cases that name no rule that exists, expect nothing known, or have facts that cannot be read."""
+    """Yield cases with a missing, unknown or withdrawn rule, an unknown expectation, or unreadable facts."""
     rules = {row.get("id") for row, _ in subject.rule_rows}
     withdrawn = {row.get("id") for row, _ in subject.rule_rows if "withdrawn" in row}
     for case in subject.cases:
@@ -40,7 +40,7 @@ def _cases(subject: LintSubject) -> Iterator[LintProblem]:
 
 
 def _signatures(subject: LintSubject) -> Iterator[LintProblem]:
-    """Yield signatures that no log could match, or every log does."""
+    """Yield signatures that no log could match, or that every log matches."""
     words = [str(row.get("word", "")) for row in subject.tree["tables"].get("trigger", [])]
     for case in subject.cases:
         place = case.place

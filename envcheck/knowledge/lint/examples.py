@@ -28,8 +28,8 @@ def breaking_examples(subject: LintSubject, rule: Rule) -> Iterator[Inventory]:
 def _make_example(subject: LintSubject, table: When, require: When) -> Inventory | None:
     """Return facts that satisfy every clause of a table and fail `require`; None if no sample does.
 
-    Packages get a release that exists, where the tables list any. The newest goes first: a fix that helps the
-    newest affected version is the fix that users see.
+    Packages get a release that exists, if the tables list any. The newest is tried first, because users see
+    the fix that helps the newest affected version.
     """
     facts: dict[str, Fact] = {}
     for clause in table:
@@ -65,7 +65,7 @@ def _satisfying(
 
 
 def _failing(subject: LintSubject, clause: Clause, facts: dict[str, Fact]) -> Reading | None:
-    """Return a reading that does not satisfy a clause; Absent only where the clause says `present`."""
+    """Return a reading that does not satisfy a clause; Absent only if the clause is `present`."""
     if _compares_facts(clause):
         return _version_beside(clause, facts, satisfied=False)
     may_be_absent = any(test.op == "present" for tests in clause.any_of for test in tests)
@@ -89,7 +89,7 @@ def _candidates(subject: LintSubject, clause: Clause) -> Iterator[Reading]:
 
 
 def _version_beside(clause: Clause, facts: dict[str, Fact], *, satisfied: bool) -> Reading | None:
-    """Return a version that compares with another fact as asked; make up the other fact if it is missing."""
+    """Return a version that compares with another fact as asked; add the other fact if it is missing."""
     for test in clause.any_of[0]:
         if not isinstance(test.operand, Ref):
             continue
@@ -101,7 +101,7 @@ def _version_beside(clause: Clause, facts: dict[str, Fact], *, satisfied: bool) 
 
 
 def _fail_comparison(clause: Clause, facts: dict[str, Fact]) -> None:
-    """Make up the facts with which a requirement compares, so that the present version fails it."""
+    """Add the facts with which a requirement compares, so that the present version fails it."""
     current = str(facts[clause.key].value)
     for test in clause.any_of[0]:
         if not isinstance(test.operand, Ref) or test.operand.key in facts:

@@ -51,7 +51,7 @@ def _unproved_fixes(subject: LintSubject, rule: Rule) -> Iterator[LintProblem]:
 
 
 def _no_fixes(subject: LintSubject) -> Iterator[LintProblem]:
-    """Yield changes in `no_fix` that do help, or could not be tried, and those whose versions are wrong."""
+    """Yield changes in `no_fix` that help after all, cannot be tried, or have wrong versions."""
     for rule in subject.known.rules:
         examples = list(breaking_examples(subject, rule)) if rule.no_fixes else []
         for number, no_fix in enumerate(rule.no_fixes):
@@ -149,7 +149,7 @@ def _was_yanked(subject: LintSubject, name: str, version: str) -> bool:
 
 
 def _admits_forbidden(subject: LintSubject, rule: Rule, bound: Clause, tried: str) -> bool:
-    """Return whether the bound of a fix overlaps the range of the clause that it is to leave."""
+    """Return whether the bound of a fix overlaps the range of the clause that it should leave."""
     clauses = [clause for table in rule.when for clause in table if clause.key == bound.key]
     if not clauses or any(clause_algebra.answer(clause, Known(tried)) is not Tri.NO for clause in clauses):
         return False  # the fix relies on another clause

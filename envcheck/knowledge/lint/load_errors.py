@@ -34,7 +34,7 @@ def readable_files(texts: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, 
 _LOAD_ERROR = re.compile(
     r"compat/(?P<file>[^:]+): (?P<kind>rule|default|target|cell of) '(?P<id>[^']*)': (?P<message>.*)"
 )
-"""A mistake as the loader writes it: it knows the row, not the line."""
+"""A mistake as the loader writes it, with the row but without the line."""
 
 
 def _refused_rows(subject: LintSubject) -> Iterator[LintProblem]:

@@ -17,10 +17,10 @@ _MOST_RELEASES = 3
 
 
 def _cells(subject: LintSubject) -> Iterator[LintProblem]:
-    """Yield cells that contradict the rules: what trained breaks no error rule, what failed its own."""
+    """Yield cells that trained but break an error rule, or that failed but do not break their own rule."""
     written = subject.tree["matrix"].get("cell", [])
     if len(written) != len(subject.known.cells):
-        return  # the loader reports the cell that does not load; without it the numbers do not fit the lines
+        return  # the loader reports the cell that does not load; without it, the numbers of cells are shifted
     for number, cell in enumerate(subject.known.cells):
         if message := _cell_problem(subject, cell, written[number].get("python")):
             place = subject.places.row("cell", number)

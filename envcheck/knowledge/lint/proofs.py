@@ -1,4 +1,4 @@
-"""Checks of proofs: bounds of error rules were opened on both sides, and so were the releases of fixes."""
+"""Checks of proofs: releases on both sides of each bound of an error rule were opened, and those of fixes."""
 
 from __future__ import annotations
 

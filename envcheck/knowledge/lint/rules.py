@@ -23,7 +23,7 @@ NARROW_GAP = 2
 
 
 def _never_broken(subject: LintSubject) -> Iterator[LintProblem]:
-    """Yield `when` tables that can never match; they look like knowledge and say nothing."""
+    """Yield `when` tables that can never match, and so state nothing."""
     for rule, number, table in subject.tables():
         line = subject.place_of(rule).at("when", number)
         for message in _reasons_never_broken(subject, rule, table):

@@ -87,7 +87,7 @@ class LintSubject:
         """Return the ids of the rules that the judge finds broken.
 
         Deriving facts is slow, and a rule that is decided without derived facts stays decided. So only the
-        others are judged with them.
+        undecided rules are judged with derived facts.
         """
         first = judge.judge(facts, rules)
         found = {finding.rule.id for finding in first.findings if finding.verdict is Verdict.BROKEN}
@@ -113,7 +113,7 @@ class LintSubject:
 
     @cached_property
     def readable_cases(self) -> list[tuple[LintCase, Inventory]]:
-        """The cases whose facts can be read, with these."""
+        """The cases whose facts can be read, with their facts."""
         return [(case, case.facts) for case in self.cases if isinstance(case.facts, Inventory)]
 
     @cached_property

@@ -13,7 +13,7 @@ from envcheck.rules import clause_algebra
 
 
 class Edge(NamedTuple):
-    """Two releases that follow one another, of which a clause matches one."""
+    """Two consecutive releases; the clause matches `inside` and does not match `outside`."""
 
     package: str
     inside: str

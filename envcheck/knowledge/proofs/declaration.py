@@ -30,8 +30,8 @@ class ReadCheck:
         requires: a package whose bound is read from the metadata; with `extra`, from that extra's.
         names_bound: a regular expression with one group, the lowest version of `of` that the code accepts.
         of: the package that `names_bound` is about.
-        among: the versions of the other package that the rule speaks of, as a specifier; empty for all.
-        lowest: whether the rule is about the lowest version alone that the bound admits.
+        among: the versions of the other package that the rule is about, as a specifier; empty for all.
+        lowest: whether the rule is only about the lowest version that the bound admits.
         wheels: a regular expression that the name of a wheel must match; `lacks_wheels` must match none.
 
     """
@@ -91,7 +91,7 @@ class Proof:
         none: why the rule can be neither read nor run; empty if it can.
         unopened: packages whose bounds are not opened, with the reason.
         exceptions: releases (`peft 0.9.0`, `peft <0.9`) for which the checks do not decide, with the reason.
-        around: who already works around the failure, or that nobody was found.
+        around: a note on who already works around the failure, or that no one was found.
 
     """
 

@@ -1,4 +1,4 @@
-"""What was found when the bounds of a rule were proven, as compat/proofs/ holds it."""
+"""Records in compat/proofs/: what was found when the bounds of a rule were proven."""
 
 from __future__ import annotations
 
@@ -52,17 +52,17 @@ class ProofRecord(NamedTuple):
 
 
 def proof_digest(row: Mapping[str, Any]) -> str:
-    """Return the digest of a rule's clauses, fixes and proof, as written; another text is another proof."""
+    """Return the digest of a rule's clauses, fixes and proof, as written; editing them changes it."""
     content = {key: row.get(key) for key in ("when", "require", "proof")}
     content["fix"] = [fix.get("set") for fix in row.get("fix", []) if isinstance(fix, Mapping)]
-    if isinstance(content["proof"], Mapping):  # words on who works around it decide nothing
+    if isinstance(content["proof"], Mapping):  # notes on workarounds do not affect the proof
         content["proof"] = {key: value for key, value in content["proof"].items() if key != "around"}
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def excused(proof: Proof, seen: SeenRelease) -> bool:
-    """Return whether the rule gives a reason why this release decides nothing."""
+    """Return whether the proof lists this release as an exception, for which the checks do not decide."""
     return any(_names(text, seen) for text in proof.exceptions)
 
 
@@ -77,14 +77,14 @@ def _names(text: str, seen: SeenRelease) -> bool:
 
 
 def contradictions(rule: Rule, proof: Proof, opened: Iterable[SeenRelease]) -> list[SeenRelease]:
-    """Return what was found against the rule: its bounds, and fixes of which no release helps."""
+    """Return the findings against the rule: against its bounds, and on fixes that help in no package."""
     rows = [seen for seen in opened if not excused(proof, seen)]
     found = [seen for seen in rows if not seen.side.startswith("fix") and not seen.agrees]
     for number in range(1, len(rule.fixes) + 1):
         advised = [seen for seen in rows if seen.side == f"fix {number}"]
         packages = {seen.package for seen in advised}
         helpful = {package for package in packages if all(s.agrees for s in advised if s.package == package)}
-        # A fix that moves several packages helps if one of them leaves the rule.
+        # A fix that changes several packages helps if its release of one of them no longer breaks the rule.
         if packages and not helpful:
             found += [seen for seen in advised if not seen.agrees]
     return found

@@ -1,4 +1,4 @@
-"""Prove one rule: open the releases around its bounds and of its fixes; compare with what it says."""
+"""Prove one rule: open the releases around its bounds and in its fixes, and compare them with the rule."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from envcheck.knowledge.proofs.declaration import Proof, ReadCheck, RunCheck
 from envcheck.knowledge.proofs.records import SeenRelease
 
 Run = Callable[[RunCheck, str], Sight]
-"""Runs the script of a check beside a release; found means that it fails as the rule states."""
+"""Runs the script of a check beside a release; `found` means that it fails as the rule states."""
 
 
 class Supply(NamedTuple):
@@ -23,11 +23,11 @@ class Supply(NamedTuple):
 
     Attributes:
         releases: the final releases of each package, oldest first.
-        since: the first release of each package that the tables list; older ones are not looked at unless a
-            bound lies there.
+        since: the first release of each package that the tables list; older ones are opened only if a bound
+            lies there.
         open: returns the published files of a release.
         run: runs a script beside a release.
-        older: whether releases older than those of the tables are looked at, too.
+        older: whether to open older releases than those of the tables, too.
 
     """
 
@@ -58,7 +58,7 @@ def needed_packages(rule: Rule, proof: Proof) -> set[str]:
 
 
 def _groups(reads: Iterable[ReadCheck]) -> list[list[ReadCheck]]:
-    """Return the true-or-false checks that are for the same package and tables together."""
+    """Return the true-or-false checks, grouped by package and tables."""
     groups: dict[tuple[str, tuple[int, ...]], list[ReadCheck]] = {}
     for check in reads:
         if not check.partner:
@@ -198,7 +198,7 @@ def _accepts(specifier: str | None, version: str) -> bool:
 def _accepted(advice: bounds.AdvisedRelease, inside: Mapping[str, str | None]) -> SeenRelease:
     refusing = [version for version, specifier in inside.items() if not _accepts(specifier, advice.version)]
     newest = list(inside)[-1] if inside else ""
-    # One release that refuses the advice is enough to fail it only if that is the newest one.
+    # A single release that refuses the advised version counts only if it is the newest one inside.
     agrees = newest not in refusing
     seen = (
         f"accepted by {newest}: {inside.get(newest)}" if agrees else f"refused by {newest}: {inside[newest]}"
