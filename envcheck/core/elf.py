@@ -1,8 +1,8 @@
 """Read shared libraries without loading them: dependencies, undefined and defined symbols, GPU code.
 
-The functions take a function that reads a range of the file, and read little of it, because libtorch_cuda
-has a gigabyte. Symbols are looked up in the library's own hash table, as the loader does it. Only 64-bit
-little-endian files are supported, which is what wheels for Linux hold; others give None.
+The functions take a function that reads a range of the file. They read as little as possible, because
+libtorch_cuda is about a gigabyte. Symbols are looked up in the library's own hash table, as the loader does.
+Only 64-bit little-endian files are supported, which is what wheels for Linux contain; others give None.
 
 Sources: the ELF gABI and its GNU extensions (DT_GNU_HASH) as `elf.h` of glibc has them. NVIDIA publishes
 no layout of its fat binaries. The layout here agrees with open-source readers and was compared with files
@@ -45,8 +45,9 @@ _SEGMENT, _SECTION = "<IIQQQQQQ", "<IIQQQQIIQQ"
 class Library(NamedTuple):
     """The dynamic section of a shared library.
 
-    `search` holds the folders of DT_RPATH or DT_RUNPATH as written, with `$ORIGIN`. `symbols`, `names` and
-    `hashes` are the offsets of these tables in the file, 0 if there is none; `names_size` is in bytes.
+    `machine` is the architecture's number in the ELF header. `soname` and `needed` are file names. `search`
+    lists the folders of DT_RPATH or DT_RUNPATH as written, with `$ORIGIN`. `symbols`, `names` and `hashes`
+    are the offsets of these tables in the file, 0 if there is none; `names_size` is in bytes.
     """
 
     machine: int
@@ -60,7 +61,7 @@ class Library(NamedTuple):
 
 
 def read_library(read: Read) -> Library | None:
-    """Read the dynamic section; None if the file is no shared library of the supported kind, or damaged."""
+    """Return the dynamic section; None if the file is damaged or not a library of the supported kind."""
     try:
         return _library(read)
     except (struct.error, IndexError, OverflowError, ValueError):
@@ -197,7 +198,7 @@ class Exports:
         self.readable = self._buckets > 0 and self._words > 0 and len(self._table) == size
 
     def define(self, name: bytes, value: int) -> bool:
-        """Return whether the library defines a symbol, given its hash; False if the table is not readable."""
+        """Return whether the library defines `name`, whose GNU hash is `value`; False if unreadable."""
         if not self.readable:
             return False
         word = self._number(8 * (value // 64 % self._words), 8)
@@ -237,8 +238,8 @@ def gnu_hash(name: bytes) -> int:
 def demangle(symbol: str) -> str:
     """Return a C++ symbol as in source code, without arguments; any other symbol unchanged.
 
-    `_ZN3c105ErrorC2E…` gives `c10::Error::Error`. Only nested names of the Itanium C++ ABI are read, which
-    all names in a namespace are.
+    `_ZN3c105ErrorC2E…` gives `c10::Error::Error`. Only nested names of the Itanium C++ ABI are read; every
+    name in a namespace is nested.
     """
     found = _NESTED.match(symbol)
     if found is None:
@@ -342,7 +343,7 @@ def _sized_images(read: Read, containers: int) -> Iterator[tuple[str, int]]:
 
 
 def _containers(read: Read, at: int, end: int, steps: Iterator[int]) -> Iterator[tuple[int, int]]:
-    """Yield the offsets between which the images of each container in a section lie.
+    """Yield the start and end offsets of the images of each container in a section.
 
     Containers follow one another. A container has a header (magic, version, size of the header, size of the
     images), then its images.
@@ -360,7 +361,7 @@ def _containers(read: Read, at: int, end: int, steps: Iterator[int]) -> Iterator
 
 
 def _image(entry: bytes) -> tuple[str, int]:
-    """Return an image's architecture (empty if it is no GPU code) and its size, including its header."""
+    """Return an image's architecture (empty if it is not GPU code) and its size, including its header."""
     # Kind, size of the image's header, size of its content; at 28 the architecture, at 40 flags.
     kind, _, header, size = struct.unpack_from("<HHIQ", entry)
     (number,) = struct.unpack_from("<I", entry, 28)

@@ -6,8 +6,8 @@ from typing import NamedTuple
 class Place(NamedTuple):
     """A place in a file: line and column from 1, in characters.
 
-    Line 0 means the whole file, column 0 the whole line. `excerpt` is the text of that line, or the part of
-    a long line that begins after `cut` characters.
+    Line 0 means the whole file, column 0 the whole line. `length` is the number of characters to underline.
+    `excerpt` is the text of that line, or the part of a long line that begins after `cut` characters.
     """
 
     file: str

@@ -59,8 +59,8 @@ class Absent(NamedTuple):
 class Unknown(NamedTuple):
     """A reading without an answer: `why` gives the reason.
 
-    `asked` is True if reading it was tried and failed, and False if nothing provided the fact. A rule that
-    needs the former is undecided; a rule that needs the latter is waiting.
+    `asked` is True if reading the fact was tried and failed, and False if nothing provided it. A rule that
+    needs the fact is undecided if `asked` is True, and waiting if it is False.
     """
 
     why: str
@@ -219,7 +219,7 @@ class Inventory:
         return Fact(key, reading, f"not among the {family(key)} facts" if isinstance(reading, Absent) else "")
 
     def reading(self, key: str, device: int | None = None) -> Reading:
-        """Return the reading of `fact`; the judge looks up thousands and needs the source of few."""
+        """Return the reading of `fact` without building a `Fact`, because the judge looks up thousands."""
         found = self._facts_with(key, device).get(key)
         if found is not None:
             return found.reading
@@ -267,7 +267,7 @@ class Inventory:
 
 
 def installed_versions(inventory: Inventory) -> dict[str, str]:
-    """Return the packages of which a version is known, with that version."""
+    """Return the version of each package whose version is known, by package."""
     return {
         package_name(key): str(fact.value)
         for key, fact in inventory.facts.items()

@@ -196,7 +196,7 @@ def _complete(tree: Mapping[str, Any], vocabulary: Vocabulary, where: str) -> fr
     families = {key.partition(".")[0] for key in vocabulary.keys}
     named = _word_list(tree, "complete", where)
     for name in named:
-        # After a misspelt family, missing keys would be "not given" instead of Absent, and findings lost.
+        # Without this check, a misspelt family would leave its keys "not given", and findings would be lost.
         if name not in families:
             raise InputError(
                 f"{where}: complete",

@@ -43,11 +43,11 @@ class Finding(NamedTuple):
     devices: tuple[int, ...] = ()  # the GPUs that break the rule, if not all do
     note: str = ""
     place: Place | None = None  # in the user's own files, if it was found before reports were merged
-    conditions: When = ()  # of a conditional finding: what the training must not be like
+    conditions: When = ()  # of a conditional finding: its undecided clauses
 
     @property
     def decided(self) -> bool:
-        """Return whether the rule is broken here, so that its severity is what the finding is."""
+        """Return whether the rule is broken; the severity of any other finding is only a possibility."""
         return self.verdict is Verdict.BROKEN
 
 
@@ -60,14 +60,14 @@ class Waiting(NamedTuple):
 
 
 class Judgement(NamedTuple):
-    """The results of judging a set of rules: findings, worst first, and what came of the other rules."""
+    """The results of judging a set of rules: findings, worst first, and the other outcomes."""
 
     findings: tuple[Finding, ...]
     waiting: tuple[Waiting, ...]
-    passed: int  # decided rules whose combination is not there
+    passed: int  # decided rules whose forbidden combination is not present
     applied: int  # decided rules: passed and broken
-    conditional: tuple[Finding, ...] = ()  # of the waiting rules, those that versions here make likely
-    repeated: tuple[Finding, ...] = ()  # left out, because a written rule says the same in better words
+    conditional: tuple[Finding, ...] = ()  # waiting rules that the versions here may break
+    repeated: tuple[Finding, ...] = ()  # left out, because a hand-written rule covers them
 
     def tally(self, verdict: Verdict, severity: Severity | None = None) -> int:
         """Return the number of findings with this verdict, and this severity if one is given."""
@@ -99,7 +99,7 @@ class Move(NamedTuple):
     bound: str  # the bound to satisfy: `>=0.19.3`; `after` is the first release in it
     rules: tuple[Rule, ...]  # the rules that are broken without this move
     cost: str = ""
-    proposed_by: Rule | None = None  # the rule whose fix this is, and whose `cost`
+    proposed_by: Rule | None = None  # the rule whose fix this is; `cost` is that of the fix
     leader: str = ""  # the package it moves with; empty for an independent move
     install: str = ""  # the requirement to install: `deepspeed==0.19.3`
     unchecked: str = ""  # what was not checked of this release; empty if it is known to install
@@ -117,7 +117,7 @@ class Plan(NamedTuple):
     """The smallest set of moves after which the judge passes, and the rules that no move fixes.
 
     `brings` are rules below `level` that only the moves break. `proved` states what the search proved:
-    `smallest`; `fewest` (fewer moves are not enough, but other moves as few may be smaller); or nothing.
+    `smallest`; `fewest` (no plan has fewer moves, but one with as many may be smaller); or nothing.
     """
 
     moves: tuple[Move, ...]
@@ -134,10 +134,10 @@ UNREADABLE = "unreadable"
 
 
 class Diagnostic(NamedTuple):
-    """A mistake in a configuration, in whatever environment it runs: a misspelt key, a contradiction.
+    """A mistake in a configuration, whatever the environment: a misspelt key, a contradiction.
 
     `code` is the kind of mistake (`unknown-key`). `places` are all places involved, the main one first.
-    `source` is the code of the program that defines what is right.
+    `source` cites the program code that shows what is correct.
     """
 
     severity: Severity
@@ -161,7 +161,7 @@ def _badness(item: Finding | Diagnostic) -> tuple[bool, int]:
 
 
 class Question(enum.Enum):
-    """What a report answers: the command that was asked."""
+    """The question that a report answers, one for each command."""
 
     DOCTOR = "doctor"  # will it train?
     CHECK = "check"  # may these files be installed?
@@ -179,7 +179,8 @@ class Verbosity(enum.Enum):
 class Report(NamedTuple):
     """What a format renders: what was examined, the facts, and the results.
 
-    `places` are places in the user's files, by the key of the fact that was read there.
+    `places` are places in the user's files, by the key of the fact that was read there. `nothing_to_judge` is
+    the reason why no rule could be judged; empty otherwise.
     """
 
     version: str
@@ -199,7 +200,7 @@ class Report(NamedTuple):
     diagnostics: tuple[Diagnostic, ...] = ()  # mistakes in the training configurations, worst first
     question: Question = Question.DOCTOR  # the first line answers it
     verbosity: Verbosity = Verbosity.USUAL
-    newer: Mapping[str, str] = EMPTY_MAPPING  # releases here that came out after `matrix.atlas()` was read
+    newer: Mapping[str, str] = EMPTY_MAPPING  # installed releases that are newer than the atlas
 
     @property
     def reported(self) -> tuple[Finding | Diagnostic, ...]:

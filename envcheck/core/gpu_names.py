@@ -1,7 +1,7 @@
 """GPU names as people and tools write them: marketing names, suffixes, sizes, cloud instance types.
 
-Words that say nothing of the chip are dropped, and sizes of memory and forms of the board are separated from
-the model. A name that fits chips of different compute capability fits none.
+Words that do not identify the chip are dropped. The memory size and the form of the board are separated from
+the model. A name that fits chips of different compute capability has one match for each capability.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NOISE = frozenset(
     | {"generation", "gen", "series", "tensor", "core", "the", "with", "of", "vram", "ram", "memory", "mig"}
 )
 _FAMILY = frozenset({"rtx", "gtx", "gt"})
-"""Words that a model number makes superfluous."""
+"""Words that are not needed to identify a model that has a number."""
 
 _VARIANT = frozenset(
     {"super", "ti", "d", "laptop", "mobile", "maxq", "notebook", "workstation", "server", "sff"}
@@ -39,7 +39,7 @@ _VARIANT = frozenset(
 _NO_MODEL = (
     _FAMILY | _VARIANT | {"ada", "blackwell", "hopper", "ampere", "pro", "jetson", "agx", "quadro", "x", "v"}
 )
-"""Words that name no model by themselves."""
+"""Words that do not identify a model by themselves."""
 
 _FORM = re.compile(r"(?:sxm\d?|pcie|nvl\d*|hbm\w*|hgx|dgx|oam)$")
 _MEMORY = re.compile(r"(\d{1,3})(?:g|gb|gib)$")
@@ -52,7 +52,7 @@ _SPELLED = {"s": "super", "notebook": "laptop", "mobile": "laptop", "m": "laptop
 
 
 class GpuWords(NamedTuple):
-    """A name in parts: words of the model, GB of memory (0: not said), forms of the board, how many."""
+    """A name in parts: words of the model, GB of memory (0 if not stated), forms of the board, GPU count."""
 
     model: frozenset[str]
     memory_gb: int
@@ -63,7 +63,8 @@ class GpuWords(NamedTuple):
 class GpuMatch(NamedTuple):
     """The models that a name fits, all of one compute capability.
 
-    `exact` is False if only the capability is certain: the name is that of a variant, or says another memory.
+    `exact` is False if only the capability is certain: the name is that of a variant, or its memory size is
+    not one of the model's.
     """
 
     models: tuple[GpuModel, ...]
@@ -76,7 +77,7 @@ class GpuMatch(NamedTuple):
 
 
 def words_of(name: str) -> GpuWords:
-    """Return a name in parts."""
+    """Split a GPU name into its parts."""
     text = re.sub(r"\((?:r|tm|c)\)|®|™", " ", name.lower())
     text = re.sub(r"max[ -]?q", "maxq", text)
     text = re.sub(r"\b\d+g\.(\d+gb)", r"\1", text)  # the size of a MIG instance
@@ -114,9 +115,9 @@ def _split(text: str) -> Iterable[str]:
 
 
 def match_gpu(name: str, known: Sequence[GpuModel], *, whole: bool = False) -> tuple[GpuMatch, ...]:
-    """Return what a name fits, one match for each compute capability; empty for an unknown name.
+    """Return the models that a name fits, one match for each compute capability; empty for an unknown name.
 
-    `whole` accepts no name that leaves a part of the model's name out.
+    With `whole`, a name that lacks a part of the model's name does not match.
     """
     asked = words_of(name)
     if not asked.model - _NO_MODEL:
@@ -144,7 +145,7 @@ def match_gpu(name: str, known: Sequence[GpuModel], *, whole: bool = False) -> t
 def _of_size(
     asked: GpuWords, rows: Sequence[tuple[GpuModel, GpuWords]], *, exact: bool
 ) -> tuple[Sequence[tuple[GpuModel, GpuWords]], bool]:
-    """Keep the rows of the memory and the form that were asked for, if there are any."""
+    """Return the rows with the memory and form in the name, or all if there are none, and `exact`."""
     if asked.memory_gb:
         of_size = [(model, words) for model, words in rows if asked.memory_gb in model.memory_gb]
         rows, exact = (of_size, exact) if of_size else (rows, False)
@@ -154,12 +155,12 @@ def _of_size(
 
 
 def other_vendor(name: str, rows: Iterable[Mapping[str, Any]]) -> str:
-    """Return whose accelerator a name is if it is not NVIDIA's; empty if that is not known."""
+    """Return the vendor of an accelerator that is not NVIDIA's; empty if the vendor is not known."""
     return next((str(row["vendor"]) for row in rows if re.search(row["pattern"], name)), "")
 
 
 def with_plain_count(name: str) -> str:
-    """Return a name with a count as `8x` before or `x8` behind it, such as `A100*8` or `8卡A100`."""
+    """Return a name with its count as `8x` before or `x8` behind it: `A100 x8` for `A100*8`."""
     name = re.sub(r"^(\d{1,2}) ?(?:[*×]|[xX] |[卡张]) ?", r"\1x ", name.strip())  # noqa: RUF001
     return re.sub(r" ?[*×] ?(\d{1,2})$", r" x\1", name)  # noqa: RUF001
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from envcheck.core import versions
 from envcheck.core.facts import Tri
 
-_LONGEST = 10_000  # characters; the longest that tools generate has a tenth of them
+_LONGEST = 10_000  # characters: ten times the longest that tools generate
 
 
 def environment(
@@ -52,7 +52,7 @@ def matches(marker: str, environment: Mapping[str, str]) -> bool | None:
         return Marker(marker.strip()).evaluate(dict(environment))
     except UndefinedComparison:
         return False
-    except (ValueError, RecursionError):  # InvalidMarker; a number of thousands of digits; parentheses
+    except (ValueError, RecursionError):  # InvalidMarker; a number with thousands of digits; deep nesting
         return None
 
 

@@ -1,6 +1,6 @@
-"""Parse TOML, JSON and YAML from outside: the one door, with bounds that are checked before the parser runs.
+"""Parse TOML, JSON and YAML from outside, within limits that are checked before the parser runs.
 
-A library's parser may take a thousand times the size of its input: tomllib keeps every prefix of a dotted
+A library's parser may need a thousand times the memory of its input: tomllib keeps every prefix of a dotted
 key, so 40 kB of dots took 1.6 GB. Each format has limits on size, depth and number of values, which no real
 file comes near. Only files that envcheck ships are parsed without them.
 """
@@ -13,20 +13,20 @@ from typing import Any
 from envcheck.core.errors import InputError, Place
 
 LARGEST = 4 << 20
-"""Most characters of a TOML or JSON text."""
+"""The most characters in a TOML or JSON text."""
 
 LARGEST_YAML = 1 << 20
-"""Most characters of a YAML text, whose parser is the slowest."""
+"""The most characters in a YAML text, whose parser is the slowest."""
 
 DEEPEST = 64
-"""Most levels of tables and lists inside one another."""
+"""The most levels of nested tables and lists."""
 
 MOST_KEY_PARTS = 32
-"""Most parts of one dotted TOML key: `a.b.c` has three."""
+"""The most parts of one dotted TOML key: `a.b.c` has three."""
 
 _TOO_DEEP = f"nested too deeply (more than {DEEPEST} levels)"
-_MOST_TABLES = 100_000  # tables, lists and further parts of keys of a TOML text: a kilobyte each in tomllib
-_MOST_VALUES = 200_000  # of a TOML text, by its equals signs and commas: tomllib takes up to 10 µs each
+_MOST_TABLES = 100_000  # tables, lists and further key parts of a TOML text: each takes a kilobyte in tomllib
+_MOST_VALUES = 200_000  # in a TOML text, counted by equals signs and commas: tomllib takes up to 10 µs each
 _MOST_YAML_NODES = 20_000
 
 _KEY_PART = r"""(?:[\w-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')"""
@@ -39,7 +39,7 @@ _JSON_SYNTAX = r'(?s)"(?:[^"\\]|\\.)*+"|[\[{]|[\]}]'
 
 
 def parse_toml(text: str, where: str, otherwise: str = "not TOML") -> dict[str, Any]:
-    """Parse a TOML text; `where` is its name and `otherwise` what it is if it is not TOML, for messages.
+    """Parse a TOML text; `where` is its name, and `otherwise` begins the message if it is not TOML.
 
     Raises:
         InputError: it is not TOML, or exceeds a limit; the message has line and column.

@@ -145,7 +145,7 @@ class Target(NamedTuple):
     `extras` are requirements such as `trl[vllm]`, which a lock has to satisfy as well. `conflicts` names
     packages that must not be in the environment, and why. `server` is the target of a second environment, in
     which a server of this recipe runs. `extends` is the target that the row was built on. `bounds` are
-    specifiers by package, for what metadata do not say.
+    specifiers by package, for requirements that the metadata lacks.
     """
 
     name: str
@@ -195,12 +195,12 @@ Span: TypeAlias = tuple[str, str]
 
 
 class AtlasRow(NamedTuple):
-    """What some releases of a package ask of another package, and the releases of that one that lack it.
+    """What some releases of a package need from another (the partner), and the partner releases that lack it.
 
-    `kind` is `name`, `keyword`, `guard` or `binary` (see `envcheck.atlas.gaps`). `entry` is what a user does
-    that runs the asking code: `import peft`. `needs` is what is asked for:
-    `transformers.cache_utils.HybridCache`. For each span of `releases`, `places` has the file and line in the
-    newest release of the span.
+    `kind` is `name`, `keyword`, `guard` or `binary` (see `envcheck.atlas.gaps`). `entry` is the user's action
+    that runs the code: `import peft`. `needs` is what the code needs: `transformers.cache_utils.HybridCache`.
+    `releases` are those of the package, `lacking` those of the partner. For each span of `releases`, `places`
+    has the file and line in the newest release of the span.
     """
 
     package: str
@@ -214,7 +214,7 @@ class AtlasRow(NamedTuple):
 
 
 class Atlas(NamedTuple):
-    """What published releases ask of one another: rows by asking package and partner.
+    """What published releases need from one another: rows by the package that needs it, then by partner.
 
     `releases` holds every release that was read, oldest first, by package; other releases get no verdict.
     `optional` names the entries whose failure is a warning, because few users reach them. `trainers` has, by
@@ -246,7 +246,11 @@ def no_build(package: str, version: str) -> Builds | None:  # noqa: ARG001 - not
 
 
 class Matrix(NamedTuple):
-    """All knowledge of `compat/`, and of the overlays."""
+    """All knowledge of `compat/`, and of the overlays.
+
+    `known_through` has the newest release of each package that this knowledge covers. `moves_with` has, by
+    package, those whose versions follow its version. `updated` is an ISO date.
+    """
 
     rules: tuple[Rule, ...]
     targets: Mapping[str, Target]
@@ -259,8 +263,8 @@ class Matrix(NamedTuple):
     digest: str
     machines: Mapping[str, Mapping[str, Any]] = EMPTY_MAPPING
     origins: tuple[Origin, ...] = ()  # overlays, in the order in which they were applied
-    atlas: Callable[[], Atlas] = Atlas  # reads it when it is first needed
-    builds: Callable[[str, str], Builds | None] = no_build  # of a package and a version, read when needed
+    atlas: Callable[[], Atlas] = Atlas  # returns the atlas, which is read when it is first needed
+    builds: Callable[[str, str], Builds | None] = no_build  # takes a package and a version
 
     def rule(self, rule_id: str) -> Rule | None:
         """Return the rule with this id, or None."""

@@ -113,7 +113,7 @@ _KNOWN_PREFIX = (
     r"|dapi[0-9a-f]{32}|ms-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})"
 )
 
-# A private key on one line, its line feeds written as `\n` or blanks, or on many lines; perhaps cut off.
+# A private key on one line, its line feeds written as `\n` or blanks, or on many lines; it may be cut off.
 _PEM = r"(-----BEGIN [A-Z0-9 ]{0,40}-----)(?:(?!-----END)[^\x00]){0,20000}(?:-----END [A-Z0-9 ]{0,40}-----)?"
 _PEM_END = r"(?<![^\s])(?:[A-Za-z0-9+/=]{1,80}+(?:\s|\\n){1,9}+){1,200}+(?=-----END )"
 _PEM_LINE = (  # a line of a key: 64 or 76 characters, an upper-case and a lower-case letter and a digit
@@ -121,7 +121,7 @@ _PEM_LINE = (  # a line of a key: 64 or 76 characters, an upper-case and a lower
     r"(?:[A-Za-z\d+/]{76}|[A-Za-z\d+/]{64})(?![^\s\"'|])"
 )
 
-# A URL keeps its scheme and a setting its name; the part that identifies a person or grants access goes.
+# A URL keeps its scheme and a setting its name; what identifies a person or grants access is removed.
 # Repetitions have limits, so that a text that nearly matches takes no longer than one that does.
 _URL = r"(?<![A-Za-z0-9])[A-Za-z][A-Za-z0-9+.-]{0,20}://(?=[^\s/])[^\s\"'<>|]+"
 _HEADER = (  # a header's scheme, which may have any name, what follows it, and further `name=value` parts
@@ -204,7 +204,7 @@ def hide_private(text: str, private: Private) -> str:
 
 
 def hide_private_keep_urls(text: str, private: Private) -> str:
-    """Do as `hide_private`, but keep URLs, for a reader to open, without their logins and queries."""
+    """Do the same as `hide_private`, but keep URLs, without logins and queries, for a reader to open."""
     without_names = _hide_names(text, private)
     pieces = _url_pattern().split(without_names) if "://" in text else [without_names]
     pieces[::2] = map(_hide_patterns, pieces[::2])  # every second piece is a URL
@@ -294,7 +294,7 @@ def sanitized(value: Sanitized, private: Private) -> Sanitized:
 
 
 class _Sanitizer:
-    """A walk through a report's values. It dispatches on exact types, because every start pays for it."""
+    """Walks through a report's values. It dispatches on exact types for speed, as it runs at every start."""
 
     def __init__(self, private: Private, shipped: set[int]) -> None:
         """Take the private names, and the identities of the rules that hold no text from outside."""
@@ -371,7 +371,7 @@ class _Sanitizer:
 
 
 class _SanitizedFacts(Mapping[str, Fact]):
-    """Facts that are sanitized when they are looked up: most reports show a few of some hundred."""
+    """Facts that are sanitized when they are looked up: most reports show a few of several hundred."""
 
     def __init__(self, facts: Mapping[str, Fact], sanitizer: _Sanitizer) -> None:
         """Take the facts as read."""
@@ -393,7 +393,7 @@ class _SanitizedFacts(Mapping[str, Fact]):
         return len(self._original_keys())
 
     def _original_keys(self) -> dict[str, str]:
-        """Return the keys as read, by the sanitized keys."""
+        """Return the original keys, by sanitized key."""
         if not self._keys:
             self._keys = {self._sanitizer.show(key): key for key in self._facts}
         return self._keys

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 
 class TorchBuild(NamedTuple):
-    """What the wheels of one torch release were built for, as a plain install brings them.
+    """What the wheels of one torch release, those that a plain install brings, were built for.
 
     `aarch64` is the local label of the build for that processor. `companions` are the packages released
-    together with torch. `cxx11_abi` is None where it is unknown, and texts are empty.
+    together with torch. An unknown `cxx11_abi` is None, and any other unknown value is empty.
     """
 
     version: str
@@ -39,7 +39,7 @@ class TorchVariant(NamedTuple):
 class CudaFamily(NamedTuple):
     """A major version of CUDA, and the oldest Linux driver that runs all its minor versions.
 
-    `cuda` is empty, but for CUDA 10, where each minor version has a row of its own.
+    `cuda` is empty except for CUDA 10, where each minor version has its own row.
     """
 
     major: str
@@ -48,7 +48,7 @@ class CudaFamily(NamedTuple):
 
 
 class CudaToolkit(NamedTuple):
-    """A release of the CUDA toolkit, and the driver that ships with it; empty if it is not known."""
+    """A release of the CUDA toolkit, and the driver that ships with it, empty if that is not known."""
 
     cuda: str
     driver: str

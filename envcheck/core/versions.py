@@ -32,7 +32,7 @@ def parse(text: str) -> Version | None:
     """Return the version, or None if the text is not a version in PEP 440."""
     try:
         return Version(text)
-    except ValueError:  # InvalidVersion, or a number of thousands of digits
+    except ValueError:  # InvalidVersion, or a number with thousands of digits
         return None
 
 

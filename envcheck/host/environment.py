@@ -60,7 +60,7 @@ def private_names() -> Private:
 
 
 def node_name() -> str:
-    """Return this node's name, with which ranks and launchers tell nodes apart; reports do not show it."""
+    """Return this node's name, by which ranks and launchers distinguish nodes; reports do not show it."""
     return os.uname().nodename
 
 

@@ -22,7 +22,7 @@ CHUNK = 4 << 20
 """Bytes of a stream that are read at once."""
 
 WRITER_WAIT_S = 3
-"""Seconds that a named pipe without a writer is waited for."""
+"""Seconds to wait for a writer when a named pipe has none."""
 
 _POLL_MS = 200
 
@@ -145,7 +145,7 @@ def _await_writer(descriptor: int, name: str) -> bytes:
             return b""
         except OSError as error:
             raise InputError(name, _reason(error, "cannot be read")) from None
-        # Until a writer comes, reading ends at once and a poll waits; after it left, both end at once.
+        # Before a writer comes, a read returns at once and a poll waits; after it left, both return at once.
         if start or poll.poll(_POLL_MS):
             return start
     raise InputError(name, f"a pipe without a writer (waited {WRITER_WAIT_S} s)")
@@ -354,7 +354,7 @@ def check_replaceable(path: Path) -> None:
 
 
 def replace_file(path: Path, text: str) -> None:
-    """Replace a file by a text in one step: whenever this process ends, it holds the old text or the new.
+    """Replace a file by a text in one step: whenever this process ends, the file has the old text or the new.
 
     The old file's permissions stay; a new file gets the user's default permissions.
 

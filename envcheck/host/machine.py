@@ -48,9 +48,9 @@ class Host:
     def follow(self, path: str | Path) -> str:
         """Return an absolute path of the machine with its symbolic links followed inside the root.
 
-        In an unpacked image, a link to `/usr/bin/python3` means the image's Python. If a part is missing,
-        the path so far is returned, and opening it fails with the right reason. A loop of links leads to
-        a path that does not exist.
+        In an unpacked image, a link to `/usr/bin/python3` means the image's Python. Missing parts are kept,
+        so that opening the path fails with the right reason. For a loop of links, the result is a path that
+        does not exist.
         """
         if "\0" in str(path):  # no file can have such a name, and the system's calls raise for it
             return _NOWHERE

@@ -23,7 +23,7 @@ _READ = 1 << 18  # bytes read at once, and the size that pipes are set to
 _HEAD, _AROUND, _TAIL = 1 << 18, 1 << 18, 4 << 20
 _REGIONS = 8
 _PARTIAL = 1 << 16  # bytes of an unfinished line; a longer one is kept without its end
-_LAST_OUTPUT_S = 0.2  # time to read what is still in the pipe when the command has ended
+_LAST_OUTPUT_S = 0.2  # seconds to read what is still in the pipe after the command has ended
 
 _FORWARDED = (
     *(signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT),
@@ -161,7 +161,7 @@ class _Signals:
                 continue
             if info.si_signo in TERMINATION:
                 self.received.add(info.si_signo)
-            # A SIGWINCH that the kernel sends reaches the command before its own terminal has the new size.
+            # The kernel's SIGWINCH reaches the command before its terminal has the new size: send it again.
             resized = info.si_signo == signal.SIGWINCH and self._resize()
             if resized or info.si_code != _FROM_KERNEL:
                 with contextlib.suppress(ProcessLookupError):
@@ -256,13 +256,13 @@ class _Streams:
         try:
             _write(number, memoryview(chunk))
         except OSError:
-            return False  # the reader of our output is gone: closing tells the command, as without envcheck
+            return False  # our output has no reader: closing shows that to the command, as without envcheck
         if kept is not None and chunk:
             kept.add(number, chunk)
         return bool(chunk)
 
     def _leave_behind(self) -> None:
-        """Fork a process that goes on passing output, for processes that the command left running."""
+        """Fork a process that continues to pass on the output of processes that the command left running."""
         if os.fork():
             return
         with contextlib.suppress(BaseException), selectors.DefaultSelector() as selector:

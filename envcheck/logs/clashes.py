@@ -15,7 +15,7 @@ _BOX = re.compile("[│╰─▶├\\u00d7╭╮╯]")
 
 
 def clashing_requirements(text: str) -> tuple[str, ...]:
-    """Return what an installer's output says of requirements, each once: `a 1.0 requires b<2, found b 3`."""
+    """Return the requirements in an installer's output, each once: `a 1.0 requires b<2, found b 3`."""
     joined = " ".join(_BOX.sub(" ", text).split())
     joined = _CONCLUDED.sub("", joined)
     found: dict[str, None] = {}

@@ -1,8 +1,8 @@
 """Diagnose a log: find the first cause, what followed from it, and the known cases that match. Pure.
 
 A cause is the earliest failure that does not follow from another one. The failure of a rank that only lost
-its peer, and what a launcher reports of its ranks, are consequences. The kind of a failure comes from the
-signatures in compat/; that it is in the user's own code comes from the file of the innermost frame.
+its peer is a consequence, and so is a launcher's report on its ranks. The kind of a failure comes from the
+signatures in compat/. The file of the innermost frame shows whether the failure is in the user's own code.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from envcheck.rules.fixes import bind_fix
 
 _SIGTERM, _SIGABRT = -15, -6
 _SURVIVED = 200
-"""Lines of training after which a run has survived what was raised before them."""
+"""If a run printed this many lines of training after a failure, it survived the failure."""
 
 _STRONG = frozenset({"memory", "killed", "crash", "disk", "network", "hardware"})
-"""Kinds of a passage without a traceback that can be a cause; a version printed in a warning is not one."""
+"""Kinds that make a passage without a traceback a failure; one of another kind may be only a warning."""
 
 _MIN_PARTIAL_SCORE = 0.25  # for example one full sentence of two
 
-_SPECIFIC = 0.5  # score of a text of some 40 characters, with which a line counts that a run may print
+_SPECIFIC = 0.5  # a match of this score (a text of some 40 characters) is a failure even in an `aside` line
 
 _EVENT_ORDER = (
     "ended",
     "raised",
     "stated",
     "said",
-)  # of several events with a text, the first of these has it
+)  # of events with equally many texts of a signature, the first kind here is preferred
 
 _RAISED_BY_STATEMENTS = frozenset(
     {"KeyError", "NameError", "UnboundLocalError", "TypeError", "IndexError", "ZeroDivisionError"}
@@ -49,7 +49,7 @@ _WRONG_CALLS = ("unexpected keyword argument", "module '", "positional argument"
 
 
 class Match(NamedTuple):
-    """A signature that was found: its score, its lines, and the index of the event that contains most of it.
+    """A signature that was found: its score, its lines, and the index of the event with most of its texts.
 
     A partial match lacks some of the signature's texts.
     """
@@ -135,7 +135,7 @@ def diagnose(log: Log, signatures: Iterable[Signature]) -> Diagnosis:
 
 
 def _touches(match: Match, number: int, event: Event) -> bool:
-    """Return whether a match belongs to an event, or has found one of its texts there."""
+    """Return whether a match belongs to an event, or one of its texts was found there."""
     return match.event == number or any(event.first <= line <= event.last for line in match.lines)
 
 
@@ -191,13 +191,13 @@ def _failure(event: Event, matches: Sequence[Match]) -> Cause | None:
 
 
 def _same_end(event: Event, other: Event) -> bool:
-    """Return whether a launcher's table has the end of a process that one line states."""
+    """Return whether `other` is a launcher's table with the same end of a process as `event`, a line."""
     same = (other.what, other.code, other.ranks) == (event.what, event.code, event.ranks)
     return same and len(other.numbers) > 1
 
 
 def _told_by_tracebacks(log: Log) -> frozenset[tuple[str, str]]:
-    """Return the exceptions of tracebacks; a line that repeats one of them is no failure of its own."""
+    """Return the exceptions of tracebacks; a line that repeats one of them is not a separate failure."""
     return frozenset(
         _exception_key(one) for event in log.events if event.what == "raised" for one in event.exceptions
     )
@@ -210,7 +210,7 @@ def _exception_key(raised: Raised) -> tuple[str, str]:
 def _is_said_again(cause: Cause, log: Log, told: frozenset[tuple[str, str]]) -> bool:
     """Return whether a line that states a failure adds nothing.
 
-    It repeats a traceback or a table, or the run trained on after it and nothing is known of it.
+    Such a line repeats a traceback or a table, or matches no signature and was followed by more training.
     """
     event = cause.event
     if event.what == "ended":
@@ -226,11 +226,11 @@ _OF_LAUNCHER = re.compile(
     r"accelerate/commands/|torch/distributed/(?:run|launch|launcher/\w+|elastic/.+)\.py|deepspeed/launcher/"
     r"|bin/(?:torchrun|accelerate|deepspeed)$|/subprocess\.py"
 )
-"""Files of launchers, in which a traceback ends that only reports how the processes ended."""
+"""Files of launchers: a traceback that ends in one of them only reports how the processes ended."""
 
 
 def _raised_by_own_code(raised: Raised) -> bool:
-    """Return whether the user's own line raised it, not a compiled library or a call of a library."""
+    """Return whether the user's own line raised the exception, not a compiled library or a library call."""
     wrong_call = any(words in raised.message for words in _WRONG_CALLS)
     return raised.name in _RAISED_BY_STATEMENTS and not wrong_call and own_code(raised.place)
 
@@ -258,15 +258,15 @@ _A_WARNING = re.compile(r"(?i)warning|can't|cannot|could not|not found|not compa
 
 
 def _says_only_that_it_failed(cause: Cause) -> bool:
-    """Return whether a cause is no more than the end of a process that another one reports."""
+    """Return whether a cause only reports that another process ended."""
     return cause.match is None and any(raised.name.endswith(_OF_ENDS) for raised in cause.event.exceptions)
 
 
 def _passage_cause(log: Log, matches: Sequence[Match], *, failed: bool) -> Cause | None:
     """Return the first known line that calls itself an error, for logs without exceptions (of pip, say).
 
-    If nothing in the log failed and nothing trained, it may be all that was copied of a failed run: then a
-    known line that warns counts, too.
+    If the log has neither a failure nor training, it may be a part of the log of a failed run. Then a known
+    line that warns counts, too.
     """
     possible = [match for match in matches if match.signature.kind not in ("harmless", "consequence")]
     possible.sort(key=lambda match: (match.lines, -match.score))
@@ -311,7 +311,7 @@ def _is_traceback(cause: Cause) -> bool:
 
 
 def _is_aside(cause: Cause) -> bool:
-    """Return whether a run may print this without failing; then any other failure counts before it."""
+    """Return whether a run may print this without failing; any other failure is preferred to it."""
     if cause.event.form is None or not cause.event.form.aside:
         return False
     return cause.match is None or cause.match.score < _SPECIFIC
@@ -323,9 +323,9 @@ def _is_aside(cause: Cause) -> bool:
 class EnvironmentMatch(NamedTuple):
     """Whether the conditions of a match are met in an environment.
 
-    `answer` is yes, no, unknown, or text for a case without conditions. `because` has facts in words: those
-    that meet the conditions (yes), that do not (no), or that are missing (unknown). For yes, `fixes` were
-    tried and passed the judge; for unknown they are untried.
+    `answer` is `yes`, `no`, `unknown`, or `text` for a case without conditions. `because` has facts in words:
+    those that meet the conditions (yes), that do not (no), or that are missing (unknown). `fixes` passed the
+    judge for yes, and are untried for unknown.
     """
 
     answer: str
@@ -335,7 +335,7 @@ class EnvironmentMatch(NamedTuple):
 
 
 def match_environment(rule: Rule | None, inventory: Inventory, judgement: Judgement) -> EnvironmentMatch:
-    """Return whether a rule is broken in an environment, by a judgement that has fixes."""
+    """Return whether a rule is broken in an environment; the judgement must have fixes."""
     if rule is None:
         return EnvironmentMatch("text")
     finding = next((found for found in judgement.findings if found.rule.id == rule.id), None)
@@ -360,7 +360,7 @@ def _met_conditions(finding: Finding) -> tuple[str, ...]:
 
 
 def _unmet_conditions(rule: Rule, inventory: Inventory, device: int | None) -> tuple[str, ...]:
-    """Return the facts that keep a rule from being broken: fewest unmet clauses, else its requirements."""
+    """Return why a rule is not broken: the unmet clauses of its closest table, else its requirements."""
     unmet = [
         [clause for clause in table if evaluate(clause, inventory, device) is Tri.NO] for table in rule.when
     ]

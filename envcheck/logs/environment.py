@@ -55,7 +55,7 @@ def facts(text: str, number: int, tables: Tables, vocabulary: Vocabulary) -> Ite
 
 
 def _matches(row: Mapping[str, Any], text: str) -> Iterator[re.Match[str]]:
-    """Yield the matches of a row; with `after`, only those shortly behind a match of that."""
+    """Yield the matches of a row; if it has `after`, only those shortly behind a match of that pattern."""
     pattern = re.compile(row["pattern"])
     if "after" not in row:
         yield from pattern.finditer(text)
@@ -82,14 +82,14 @@ def commands(text: str, number: int, tables: Tables) -> Iterator[tuple[str, int]
 
 
 class Platform(NamedTuple):
-    """An accelerator or system other than NVIDIA's that a log is of, and the line that shows it."""
+    """An accelerator or system other than NVIDIA's that a log comes from, and the line that shows it."""
 
     name: str
     line: int
 
 
 def platform(texts: Iterable[tuple[str, int]], tables: Tables) -> Platform | None:
-    """Return the platform that texts, each with the number of its first line, show; None for NVIDIA's."""
+    """Return the platform that texts show, or None for NVIDIA's; each text has its first line number."""
     rows = [(row["name"], re.compile(row["pattern"])) for row in tables.get("log_platform", ())]
     for text, number in texts:
         for name, pattern in rows:
@@ -123,7 +123,7 @@ def inventory(printed: Iterable[Printed]) -> Inventory:
 
 
 def _agreed(values: Sequence[Printed]) -> Reading:
-    """Return the one value, the longer of `3.11` and `3.11.9`; Unknown if the log prints different ones."""
+    """Return the value, the longer of `3.11` and `3.11.9`; Unknown if the log prints different values."""
     best = max(values, key=lambda printed: len(str(printed.value)))
     for printed in values:
         prefixes = (f"{printed.value}.", f"{printed.value}+")

@@ -1,4 +1,4 @@
-"""The events of a log in bounded memory: equal ones are counted, of too many the first and last are kept."""
+"""The events of a log in bounded memory: equal ones are counted; of too many, the first and last are kept."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SHORTENED = 2 << 10  # characters of one event once `_MAX_TOTAL` is used up
 
 
 class EventStore:
-    """Events by what makes them equal. `crowded` says that some were left out."""
+    """Collects events and counts equal ones. `crowded` says that some were left out."""
 
     def __init__(self) -> None:
         """Begin empty."""

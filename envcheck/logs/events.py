@@ -22,9 +22,9 @@ class Raised(NamedTuple):
 
 
 class FailureForm(NamedTuple):
-    """What the form of a line says of a failure: its kind, what it means and what to do; texts may be empty.
+    """What the form of a line shows about a failure: its kind, its meaning, advice; texts may be empty.
 
-    `aside` marks what a run may print without failing: it counts if nothing else in the log failed.
+    `aside` marks what a run may print without failing: it counts only if nothing else in the log failed.
     """
 
     kind: str = "unknown"
@@ -36,13 +36,13 @@ class FailureForm(NamedTuple):
 class Event(NamedTuple):
     """Something that a log reports: chained exceptions, the end of a process, or a passage around a word.
 
-    A failure that one line states is an end, or `stated`; `form` says what the form of that line tells.
+    A failure that one line states is `ended` or `stated`, and `form` is what the form of that line shows.
     `cut_at` is the last frame of a traceback whose exception is not in the log.
 
     `numbers` are the line numbers of its text, from 1. `exceptions` are in the order in which they were
     raised; an end and a passage have none. `code` is the exit code of an end, negative for a signal; `root`
-    marks the end that torchrun calls the root cause. `times` counts equal events, and `again` is the last
-    line of the last one.
+    marks the end that torchrun calls the root cause. `times` counts equal events, and `again` is the number
+    of the last line of the last one.
     """
 
     what: str  # raised, ended, stated, or said for a passage

@@ -1,4 +1,4 @@
-"""Lines of a log to events. Lines of several ranks are distinguished by the prefixes that launchers add."""
+"""Turn lines of a log into events. Prefixes that launchers add distinguish the lines of several ranks."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class _Passage:
         self.statements: list[tuple[int, Statement]] = []  # each with the index of its line
 
     def state(self, statement: Statement) -> None:
-        """Note that the last line states a failure; what counts aside is a part of the one before it."""
+        """Note that the last line states a failure; an `aside` statement belongs to the one before it."""
         if statement.form.aside and self.statements:
             return
         self.statements.append((len(self.lines) - 1, statement))
@@ -61,7 +61,7 @@ class _Passage:
 
 
 def _stated(passage: _Passage, ranks: tuple[str, ...]) -> Iterator[Event]:
-    """Yield the failures that lines of a passage state; the lines up to the next one belong to each."""
+    """Yield the failures that a passage states, each with the lines up to the next; an end has one line."""
     ends = [*(at for at, _ in passage.statements[1:]), len(passage.lines)]
     for (at, said), end in zip(passage.statements, ends, strict=False):
         lines = passage.lines[at : at + 1] if said.ended else passage.lines[at:end]
@@ -79,9 +79,9 @@ def _stated(passage: _Passage, ranks: tuple[str, ...]) -> Iterator[Event]:
 def _with_message_below(
     exceptions: tuple[Raised, ...], below: Sequence[tuple[int, str]]
 ) -> tuple[Raised, ...]:
-    """Return the exceptions; a message that goes on below gets the next line.
+    """Return the exceptions; if the last message continues below, the next line is added to it.
 
-    It goes on if it ends in a colon; if it is empty, the line that follows must be indented.
+    A message continues if it ends in a colon, or if it is empty and the next line is indented.
     """
     text = next((text for _, text in below if text.strip()), "")
     if not exceptions or not text or continues_no_message(text):
@@ -101,7 +101,7 @@ class _FailureTable:
         self._end: Event | None = None
 
     def take(self, number: int, text: str) -> Event | None:
-        """Read a field; return the end of a process with its last field."""
+        """Read a field; if it is the last one of a process, return the end of that process."""
         if text.startswith("Failures:"):
             self._root = False  # the root cause may be that of an earlier attempt
         elif "Root Cause" in text:
@@ -140,7 +140,7 @@ class LineReader:
     """Reads lines in order and collects events."""
 
     def __init__(self, patterns: LogPatterns) -> None:
-        """Take what logs look like."""
+        """Take the patterns of log lines."""
         self.patterns = patterns
         self.store = EventStore()
         self._words = tuple(word.decode() for word in patterns.words)
@@ -230,7 +230,7 @@ class LineReader:
     # --- ends ---------------------------------------------------------------------------------------
 
     def _close_stale(self) -> None:
-        """Close the streams that had no line for long; an incomplete traceback may wait longer."""
+        """Close the streams that had no line for a long time; an incomplete traceback may wait longer."""
         for key in list(self._open):
             stream = self._streams[key]
             incomplete = stream.traceback is not None and stream.traceback.pending

@@ -1,6 +1,6 @@
-"""Which package lacks the name that an exception misses, and which package asks for it. Pure.
+"""Which package lacks a name that an exception reports as missing, and which package needs it. Pure.
 
-The message names what is missing; the innermost frame says whose code asked.
+The message names what is missing; the innermost frame shows whose code needs it.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ _ARGUMENT = re.compile(r"(?P<module>[\w.]+)\(\) got an unexpected keyword argume
 
 
 _LAZY_IMPORT = re.compile(r"Failed to import (?P<root>[a-z]\w*)\.[\w.]+ because of the following error")
-"""How transformers and diffusers quote the error of a module that they import late."""
+"""How transformers and diffusers quote the error of a module that they import lazily."""
 
 _BUILT = re.compile(r"/pip-install-[^/]+/([\w.-]+?)_[0-9a-f]{32}/")
 """The folder in which pip builds a package."""
 
 
 class MissingName(NamedTuple):
-    """A name that a package lacks, as `kind` of thing: name, module or argument.
+    """A name that a package lacks; `kind` is `name`, `module` or `argument`.
 
     `module` is the module that lacks it, or the function that lacks an argument. `lacks` and `asks` are
-    distributions; they are empty where they are not known or the user's own code. `installed` says that a
+    the distributions that lack and need it, empty if unknown or the user's own code. `installed` says that a
     part of a package is missing, not the package. `half` marks a module that was still being imported.
-    `own` says that the user's own code asks.
+    `own` says that the user's own code needs it.
     """
 
     kind: str
@@ -54,7 +54,7 @@ class MissingName(NamedTuple):
 
 
 def missing_name(event: Event, tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> MissingName | None:
-    """Return what the exceptions of an event miss, or None."""
+    """Return the name that the exceptions of an event report as missing, or None."""
     distributions = {row["module"]: row["package"] for row in tables.get("import_name", ())}
     for raised in event.exceptions:
         asks = _package(raised.place, distributions) or _of_lazy_import(raised.message, distributions)
@@ -99,13 +99,13 @@ def _package(place: Frame | None, distributions: Mapping[str, str]) -> str:
 
 
 def _of_lazy_import(message: str, distributions: Mapping[str, str]) -> str:
-    """Return the distribution whose late import a message is about; empty if it is about none."""
+    """Return the distribution whose lazy import a message is about; empty if it is about none."""
     found = _LAZY_IMPORT.search(message)
     return distributions.get(found["root"]) or normalised(found["root"]) if found else ""
 
 
 def rules_on(missing: MissingName, matrix: Matrix) -> Iterator[Rule]:
-    """Yield the rules that say of which releases a name is missing."""
+    """Yield the rules on these packages whose title or explanation mentions the name."""
     word = re.compile(rf"\b{re.escape(missing.name.rpartition('.')[2])}\b")
     packages = {package_key(name) for name in (missing.lacks, missing.asks) if name}
     for rule in matrix.rules:
@@ -115,9 +115,9 @@ def rules_on(missing: MissingName, matrix: Matrix) -> Iterator[Rule]:
 
 
 def ranges_in_atlas(missing: MissingName, atlas: Atlas) -> Iterator[str]:
-    """Yield who has the name and who asks for it, from the code of all published releases.
+    """Yield which releases have the name and which need it, from the code of all published releases.
 
-    If the log says whose code asked, only that package counts; else every package that asks.
+    If the log shows whose code needs the name, only that package counts; else every package that needs it.
     """
     found: dict[str, None] = {}
     for package, partners in atlas.rows.items():
@@ -131,7 +131,7 @@ def ranges_in_atlas(missing: MissingName, atlas: Atlas) -> Iterator[str]:
 
 
 def _is_it(needs: str, missing: MissingName) -> bool:
-    """Return whether what a row asks for is the missing name, argument or module."""
+    """Return whether what a row needs is the missing name, argument or module."""
     if missing.kind == "argument":
         return needs.endswith(f"{missing.module.rpartition('.')[2]}({missing.name}=)")
     module, _, name = needs.rpartition(".")
@@ -143,14 +143,14 @@ def _is_it(needs: str, missing: MissingName) -> bool:
 def ranges_in_names(missing: MissingName, text: str) -> Iterator[str]:
     """Yield which releases have the name or its module, from the file of the package that lacks it.
 
-    Of a module that no release has, the nearest one above it is looked up.
+    If no release has the module, its nearest parent module is looked up.
     """
     if not text or missing.kind == "argument":
         return
     module, name = missing.module, "" if missing.kind == "module" else missing.name
     while "." in module or name:
         found = dict(releases_that_have(text, module, name))
-        if name and not found:  # what is imported may be a module
+        if name and not found:  # the name may be that of a module
             found = dict(releases_that_have(text, f"{module}.{name}", ""))
         if found:
             yield from (f"{path}: in {missing.lacks} {words}" for path, words in found.items())
@@ -159,7 +159,7 @@ def ranges_in_names(missing: MissingName, text: str) -> Iterator[str]:
 
 
 def ranges_with(missing: MissingName, tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> Iterator[str]:
-    """Yield which releases ask for the name and which have it, from the tables that list names."""
+    """Yield which releases need the name and which have it, from the tables that list names."""
     for row in tables.get("peft_transformers", ()):
         if missing.name in row.get("missing", ()):
             yield f"peft {row['peft']} asks for it, and transformers {row['transformers']} has it"

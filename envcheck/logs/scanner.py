@@ -1,4 +1,4 @@
-"""The bytes of a log to its events: exceptions, ends of processes, and passages around known words.
+"""Turn the bytes of a log into events: exceptions, ends of processes, and passages around known words.
 
 Pure, and in bounded memory however long the log is. Blocks of bytes are searched for a few words, and only
 the lines around these words are decoded and read.
@@ -34,17 +34,17 @@ class Scanner:
     """Reads chunks of bytes. How a log is cut into chunks does not change its events."""
 
     def __init__(self, patterns: LogPatterns) -> None:
-        """Take what logs look like."""
+        """Take the patterns of log lines."""
         self.reader = LineReader(patterns)
         self._words = patterns.words
-        # Letters alone are compared first, because at most half of a training log is letters.
+        # Only letters are compared first: at most half of a training log is letters, so less is searched.
         self._words_by_letters = [(word.translate(_LOWER, _NO_LETTER), word) for word in patterns.words]
         self._rest = b""  # the end of the last chunk
         self._scanned = 0  # bytes of the rest that were searched already, kept as context
         self._given = 0  # bytes of the rest that the reader has
         self._first_number = 1  # the line number at the beginning of the rest
         self._lines = 0
-        self._number_at, self._counted = 1, 0  # a line number, and the offset in the chunk at which it holds
+        self._number_at, self._counted = 1, 0  # a line number, and the offset in the chunk of that line
         self._size = 0
         self._repetitions: dict[int, int] = {}
         self._progress_words = patterns.progress
@@ -126,7 +126,7 @@ class Scanner:
         follow.
         """
         hits = _Hits(data, at, stop, words)
-        until = -1  # up to here lines are given to the reader because a word follows
+        until = -1  # the reader gets the lines up to this offset, where a word is
         while at < stop or (at < end and self.reader.busy):
             if at <= until or self.reader.busy:
                 at = self._give_line(data, at, end)
@@ -188,7 +188,7 @@ _STEPS_TRIED = 4  # occurrences of a word, from the end of a block, that are loo
 
 
 def _last_step(block: bytes) -> int:
-    """Return the offset of about the last report on a training step in a block, or -1."""
+    """Return the approximate offset of the last report on a training step in a block, or -1."""
     last = -1
     for word in _STEP_WORDS:
         end = len(block)
@@ -228,7 +228,7 @@ def _end_of_piece(data: bytes, at: int, end: int) -> int:
 
 
 def _start_of_context(data: bytes, at: int, floor: int) -> int:
-    """Return where the lines before the one at `at` begin that are its context, not before `floor`."""
+    """Return where the context of the line at `at` begins: some lines before it, not before `floor`."""
     for _ in range(LINES_BEFORE):
         if at <= floor:
             break

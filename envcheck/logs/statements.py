@@ -1,7 +1,7 @@
 """Lines that state a failure without a traceback: an exception alone, a signal, an exit code, an error.
 
 The forms are rows of compat/tables/failure_lines.toml. An exception that is named in the middle of a sentence
-counts only if nothing else in the log says that it failed (`aside`).
+counts only if nothing else in the log reports a failure (`aside`).
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class StatementPatterns:
                 self._codes[row["code"]] = _Ending(row.get("signal_of", 0), _form(row))
 
     def ending(self, code: int) -> FailureForm:
-        """Return what an exit code says, negative for a signal."""
+        """Return the meaning of an exit code, which is negative for a signal."""
         return self._of_code(code)[1]
 
     def statement(self, text: str) -> Statement | None:
@@ -114,7 +114,7 @@ class StatementPatterns:
         return Statement(meaning if form == FailureForm() else form, code=code, rank=rank)
 
     def _of_code(self, code: int) -> tuple[int, FailureForm]:
-        """Return the exit code, negative if it stands for a signal, and what it says."""
+        """Return the exit code, negative if it stands for a signal, and its meaning."""
         ending = self._codes.get(code)
         if ending is not None and not ending.signal:
             return code, ending.form

@@ -1,6 +1,6 @@
 """Tracebacks: which lines belong to one, and the exceptions that it reports.
 
-It accepts those of Python, of rich and of notebooks, and tracebacks that several ranks print into each other.
+It accepts those of Python, of rich and of notebooks, and interleaved tracebacks of several ranks.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def unreadable_script(number: int, text: str, recent: Iterable[tuple[int, str]])
 def headless(number: int, text: str, recent: Iterable[tuple[int, str]]) -> Traceback | None:
     """Return the traceback that a frame without a header begins, as in a log that was cut; else None.
 
-    A stack that a program prints without failing says so in the line above.
+    If the line above shows that a program only printed its stack, it is not a traceback.
     """
     frame = _FRAME.match(text)
     if frame is None or not frame[4]:
@@ -108,7 +108,7 @@ def headless(number: int, text: str, recent: Iterable[tuple[int, str]]) -> Trace
 
 
 class Traceback:
-    """One traceback with those chained to it, or several that unnamed ranks print into each other.
+    """One traceback with those chained to it, or several interleaved ones of unnamed ranks.
 
     `pending` counts the headers whose exception has not been read yet. `chained` says that the next traceback
     was announced as chained to this one. `grouped` marks an exception group, `headless` one whose
@@ -125,7 +125,7 @@ class Traceback:
         self.headless = False
         self.raised: list[Raised] = []
         self._size = 0
-        self._mixed = False  # several ranks print into each other
+        self._mixed = False  # tracebacks of several ranks are interleaved
         self._message_follows = False  # the next line belongs to the last exception's message
         self._raised_before = False  # the next exception was raised before the last one
         self._drawn: str | None = None  # by rich ("") or a notebook (the exception's name), not by Python
@@ -171,9 +171,9 @@ class Traceback:
             self._frames.clear()
 
     def _quotes_traceback(self, text: str) -> bool:
-        """Return whether the last exception quotes what this header begins.
+        """Return whether the last exception quotes the traceback that this header begins.
 
-        That is a worker's traceback, or the one of a member of a group.
+        The quoted traceback is a worker's, or that of a member of an exception group.
         """
         quoted = "Original Traceback" in text or self._message[-1:] == ['"""']
         return bool(self.raised) and (quoted or (self.grouped and not self.chained))
@@ -196,7 +196,7 @@ class Traceback:
         return bool(quotes and _FRAME.match(text))
 
     def _add_message_line(self, number: int, text: str) -> bool:
-        """Read a line behind an exception: the rest of its message, or what chains the next one."""
+        """Read a line below an exception: the rest of its message, or the words that chain the next one."""
         if _CHAIN.match(text):
             self.chained = True
         elif _OTHER_OUTPUT.match(text) or len(self._message) >= MAX_LINES:
@@ -269,7 +269,7 @@ class Traceback:
             self._frames.clear()
 
     def _innermost_frame(self) -> Frame | None:
-        """Return the last frame; of ranks that print into each other only if all are at the same one."""
+        """Return the last frame, or None if interleaved ranks are not all at the same line."""
         if not self._frames:
             return None
         last = {(frame.file, frame.line) for frame in self._frames[-self.pending :]}
@@ -279,7 +279,7 @@ class Traceback:
 def with_next_line(raised: Raised, text: str) -> Raised:
     """Return an exception whose message ends in a colon, or is empty, with the line that follows it.
 
-    transformers and diffusers say so of a failed import: "... because of the following error", and the error.
+    transformers and diffusers print "... because of the following error", and the error on the next line.
     """
     return raised._replace(message=f"{raised.message} {text.strip()}".strip()[:_MAX_MESSAGE])
 

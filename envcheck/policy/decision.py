@@ -130,8 +130,8 @@ def _diagnostic_id(diagnostic: Diagnostic) -> str:
 def _judgement_under(judgement: Judgement, policy: Policy, diagnostics: Sequence[Diagnostic]) -> Judgement:
     """Return the judgement under a policy, with findings about waivers that are expired or unused.
 
-    A finding that is waived stays, with the waiver as its note. A row of the atlas that a written rule
-    repeats comes back where `only` does not name the rule. Whoever skips the rule wants neither.
+    A finding that is waived stays, with the waiver as its note. If a rule replaced a finding of the atlas and
+    `only` does not name the rule, that finding comes back. It does not if `skip` names the rule.
     """
     judgement = _with_rows_of_unselected_rules(judgement, policy)
     findings = (*judgement.findings, *_dead_waivers(judgement, policy, diagnostics))
@@ -167,7 +167,7 @@ def _finding_under(finding: Finding, policy: Policy) -> Finding:
 
 
 def _severity(rule_id: str, severity: Severity, policy: Policy) -> Severity:
-    """Return the severity that the policy gives a rule last; the rule's if it gives none."""
+    """Return the severity that the policy sets for a rule, the last one if several; else the rule's own."""
     overrides = [override for name, override in policy.severity.items() if _names(name, rule_id)]
     return overrides[-1] if overrides else severity
 
@@ -215,7 +215,7 @@ def _waiver_finding(what: str, title: str, waiver: Waiver) -> Finding:
 
 
 def unknown_rules(names: Collection[str], known: Collection[str]) -> list[str]:
-    """Return the names of no known rule; those of generated rules have a colon and are not looked up."""
+    """Return the names that are not known rules; those of generated rules have a colon and are accepted."""
     return [name for name in names if ":" not in name and name not in known]
 
 

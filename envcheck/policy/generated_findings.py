@@ -27,7 +27,7 @@ def generated_finding(
 
 
 def missing_gpus(inventory: Inventory, expected: int) -> Finding | None:
-    """Return the finding that fewer GPUs can be used than expected, with what is known of the others.
+    """Return the finding that fewer GPUs can be used than expected, with what is known about the others.
 
     A GPU can be used if programs see it, the driver returns it, and CUDA would start on it. A GPU that could
     not be read counts as missing, because a user who expects GPUs needs to know that they are there.
@@ -66,7 +66,7 @@ _OBSTACLES: tuple[tuple[str, tuple[Value, ...]], ...] = (
     ("gpu.compute_mode", ("prohibited",)),
     ("gpu.fabric", ("not_started", "in_progress")),
 )
-"""Facts of a GPU, and the values with which programs cannot use it."""
+"""Facts of a GPU, and the values that mean that programs cannot use it."""
 
 
 def _obstacle(inventory: Inventory, device: int) -> Fact | None:

@@ -24,13 +24,13 @@ from envcheck.rules.requirements import installed_requirements
 
 GROUP = "lock"
 _INSTALLERS = ("pip", "setuptools", "wheel", "uv")
-"""What an environment holds before a lock is installed, and what installs the lock."""
+"""Packages that an environment has before a lock is installed, or that install the lock."""
 
 _MOST_SHOWN = 12
 
 
 def findings(lock: DependencyList, inventory: Inventory, matrix: Matrix) -> Iterator[Finding]:
-    """Yield where an environment differs from its lock; `inventory` must hold no derived facts."""
+    """Yield the differences between an environment and its lock; `inventory` must have no derived facts."""
     pinned = {package.name: package for package in lock.lines}
     not_compared = [Evidence(Fact("lock", Unknown(remark))) for remark in lock.remarks]
     for package in pinned.values():
@@ -74,7 +74,7 @@ def _undecided(what: str, title: str, evidence: Sequence[Evidence]) -> Finding:
 def _difference(
     package: ListedPackage, fact: Fact, inventory: Inventory, matrix: Matrix
 ) -> Iterator[Finding]:
-    """Yield how an installed package differs from its pin, if it does."""
+    """Yield the difference between an installed package and its pin, if there is one."""
     name, pinned, installed = package.name, package.version, str(fact.value)
     evidence = [_pinned_version(package), Evidence(fact)]
     if _release(installed) != _release(pinned):
@@ -97,7 +97,7 @@ def _release(text: str) -> str:
 
 
 def _other_build(package: ListedPackage, installed: str, inventory: Inventory, matrix: Matrix) -> str | None:
-    """Return how the installed package is another build of the pinned version.
+    """Return how the build of the installed package differs from that of the pinned version.
 
     Empty if it is the same build; None if that is not known.
     """
@@ -113,10 +113,10 @@ def _other_build(package: ListedPackage, installed: str, inventory: Inventory, m
 
 
 def _other_cuda(pinned: str, installed: str, inventory: Inventory, matrix: Matrix) -> str | None:
-    """Return how the installed torch is for another CUDA than the build that the index has of the release.
+    """Return how the CUDA of the installed torch differs from that of the pinned release on the index.
 
-    Empty if it is for the same CUDA. None if that is not known and the installed torch has a local label, so
-    is not the release as such.
+    Empty if it is the same CUDA. None if that is not known and the installed torch has a local label, so
+    is not the plain release.
     """
     platform = [inventory.fact(key) for key in ("host.os", "host.arch")]
     as_pinned = Inventory({fact.key: fact for fact in (*platform, Fact("pkg.torch", Known(pinned)))})

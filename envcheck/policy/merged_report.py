@@ -14,7 +14,7 @@ from envcheck.core.findings import (
 
 
 def merge_reports(parts: Sequence[tuple[str, Report]], noun: str) -> Report:
-    """Return one report of several, with their names; what is true of all of them appears once.
+    """Return one report made from several named ones; what all of them have in common appears once.
 
     A finding that not all parts have gets a note with the names of those that do. `noun` says what the names
     are: `machine` or `file`.

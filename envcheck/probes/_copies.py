@@ -1,4 +1,4 @@
-"""Find CUDA libraries of which an environment has several copies, and their owners, by the names of files.
+"""Find CUDA libraries of which an environment has several copies, and their owners, by their file names.
 
 The loader decides which copy a program uses: torch's wheels name their own by DT_RPATH, which precedes
 LD_LIBRARY_PATH. Several copies are therefore only a fact; rules exist for combinations known to break.

@@ -1,9 +1,9 @@
-"""Read from the files of compiled packages what they need of the installed torch; nothing is loaded.
+"""Read what compiled packages need from the installed torch, from their files; nothing is loaded.
 
-An extension binds to the C++ symbols of one torch. With another torch its import fails with `undefined
-symbol: _ZN3c10…` or with a missing library, which the dynamic symbols of both predict. Only strong symbols in
-torch's own namespaces count, and only where every library that could define them was read; otherwise nothing
-is reported.
+An extension binds to the C++ symbols of one torch release. With another release its import fails with
+`undefined symbol: _ZN3c10…` or with a missing library. The dynamic symbols of the extension and of torch
+predict this. Only strong symbols in torch's own namespaces count, and only where every library that could
+define them was read; otherwise nothing is reported.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ MOST_MODULES = 64
 """Shared libraries read of one package; for a package with more, no missing symbol is reported."""
 
 SECONDS = 3.0
-"""Time after which no further symbol is looked up: for a cold network disk, or a malicious library."""
+"""Time after which no further symbol is looked up: a network disk may be cold, or a library malicious."""
 
 FIRST = 8
-"""Source files of torch whose architectures are read; in five releases each of them was compiled for all."""
+"""Source files of torch whose architectures are read: in five releases, each was compiled for all of them."""
 
 SHOWN = 3
 """Missing names that a fact lists."""
@@ -57,7 +57,7 @@ class _Module(NamedTuple):
 class _Torch(NamedTuple):
     """The libraries in torch/lib: their names, what they define, and the CUDA runtime they need.
 
-    `answers` caches look-ups, because modules of one package need mostly the same symbols. `until` is the end
+    `answers` caches look-ups, because modules of one package mostly need the same symbols. `until` is the end
     of the time for look-ups, by the monotonic clock.
     """
 
@@ -150,7 +150,7 @@ def _open_torch(host: Host, folder: str, files: ExitStack, until: float) -> _Tor
 
 
 def _modules(host: Host, folder: str, paths: Iterable[str], files: ExitStack) -> Iterator[_Module]:
-    """Open those files that are shared libraries."""
+    """Open the files, and yield those that are shared libraries."""
     for path in paths:
         try:
             read = files.enter_context(open_ranges(host.path(f"{folder}/{path}")))
@@ -236,7 +236,7 @@ def _can_be_found(host: Host, name: str, site: str) -> bool:
 
 
 def _symbols_lacking(module: _Module, torch: _Torch, own: _Own, lacking: Collection[str]) -> Iterator[str]:
-    """Yield symbols of torch that neither torch nor the package defines; none if another library might."""
+    """Yield torch's symbols that neither torch nor the package defines; none if another library might."""
     for name in module.library.needed:
         if (
             name not in torch.names

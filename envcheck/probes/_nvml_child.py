@@ -3,8 +3,8 @@
 `nvml.py` starts it as `python -I -S _nvml_child.py FOLDER PATIENCE LIMIT [SKIP ...]` and reads its lines;
 nothing imports it, and it imports nothing of envcheck. FOLDER contains `pynvml`. PATIENCE is how many seconds
 to wait for one GPU before the next is read, LIMIT how many all may take. A SKIP is a call not to make
-(`3:nvmlDeviceGetName`) because it crashed an earlier run; without the number at the end of a call, it stands
-for all such numbers.
+(`3:nvmlDeviceGetName`) because it crashed an earlier run. For a call whose name ends in a number, a SKIP
+without that number skips the call with every number.
 
 Every line is a JSON list, written before a call (`["enter", 3, "nvmlDeviceGetName"]`) and after it
 (`["answer", 3, "nvmlDeviceGetName", "NVIDIA H100"]`, or "refused" with NVML's code, or "failed" with a
@@ -40,7 +40,7 @@ HEALTH_CALLS = (
     "nvmlDeviceGetVirtualizationMode",
 )
 """These calls come last, because nothing depends on their answers."""
-ECC_COUNTERS = {"volatile": 0, "aggregate": 1}  # nvmlEccCounterType_t: since the last reset, and ever
+ECC_COUNTERS = {"volatile": 0, "aggregate": 1}  # nvmlEccCounterType_t: since the last reset, and in total
 UNCORRECTED = 1  # nvmlMemoryErrorType_t
 RECOVERY_ACTION = 230  # NVML_FI_DEV_GET_GPU_RECOVERY_ACTION
 VGPU = 2  # NVML_GPU_VIRTUALIZATION_MODE_VGPU
@@ -237,10 +237,10 @@ def read_gpus(caller: Caller, count: int, patience_s: float) -> None:
 
 
 def main(argv: Sequence[str]) -> None:
-    """Make all calls, and write the results to a copy of standard output that no driver library knows."""
+    """Make all calls, and write the results to a copy of standard output, to which no library prints."""
     folder, patience_s, limit_s, *skip = argv
     wire = os.dup(1)
-    os.dup2(2, 1)  # keeps what the driver prints apart from our lines
+    os.dup2(2, 1)  # what the driver prints must not mix with our lines
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a crash must not leave a core file on the user's disk
     signal.alarm(int(float(limit_s)) + 10)  # ends this process if the parent is gone
     sys.path.append(folder)

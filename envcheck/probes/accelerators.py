@@ -19,7 +19,7 @@ YIELDS = {
 
 
 def begin(host: Host, _request: ProbeRequest) -> Collect:
-    """Return what reads all facts; there is nothing slow to start."""
+    """Return the function that reads all facts; there is nothing slow to start."""
     return lambda: Inventory({fact.key: fact for fact in _facts(host)})
 
 
@@ -38,7 +38,7 @@ _NODES = "/sys/class/kfd/kfd/topology/nodes"
 
 
 def _amd(host: Host) -> Iterator[Fact]:
-    """Yield the facts of amdkfd's nodes, of which a processor without a GPU has GPU id 0."""
+    """Yield the facts of amdkfd's nodes; a processor without a GPU is a node with GPU id 0."""
     if not host.exists("/sys/class"):
         why = Unknown("no /sys in this tree", asked=not host.staged)
         yield from (Fact(key, why) for key in ("host.amd_gpus", "host.amd_architectures"))
@@ -62,7 +62,7 @@ def _architectures(host: Host, nodes: list[str]) -> Reading:
 def _architecture(properties: str) -> str:
     """Return `gfx90a` for `gfx_target_version 90010`: major x 10000 + minor x 100 + stepping, in hexadecimal.
 
-    The empty text if the properties tell none.
+    Empty if the properties do not contain it.
     """
     found = re.search(r"^gfx_target_version (\d{5,6})$", properties, re.MULTILINE)
     if found is None:
@@ -85,7 +85,7 @@ def _npus(host: Host) -> Reading:
 
 
 def _cann(host: Host) -> Fact:
-    """Return `cann.version` from the file that torch_npu reads, too, beside the toolkit or below."""
+    """Return `cann.version` from the file that torch_npu also reads, in the toolkit's folder or below it."""
     named = host.environ.get("ASCEND_HOME_PATH", "")
     homes = [named] if named.startswith("/") else [*_CANN_HOMES]
     for path in (path for home in homes for path in _install_files(host, home)):

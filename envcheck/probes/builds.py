@@ -33,7 +33,7 @@ ReadText = Callable[[str], str | None]
 def torch_facts(
     read: ReadText, source: Callable[[str], str], conda_build: str | None, pytorch_cuda: str = ""
 ) -> Iterator[Fact]:
-    """Return what torch was built with, from version.py or else from the build string of its conda package.
+    """Yield what torch was built with, from version.py or else from the build string of its conda package.
 
     `pytorch_cuda` is the version of the conda package that selects a build by its CUDA.
     """
@@ -66,7 +66,7 @@ def _torch_reading(values: Mapping[str, str | None], name: str) -> Reading:
 
 
 def deepspeed_facts(read: ReadText, source: Callable[[str], str]) -> Iterator[Fact]:
-    """Return what DeepSpeed's ops were built against, from the `torch_info` that its installation wrote."""
+    """Yield what DeepSpeed's ops were built against, from the `torch_info` that its installation wrote."""
     path = "deepspeed/git_version_info_installed.py"
     text = read(path)
     if text is None:
@@ -128,7 +128,7 @@ def _dictionary(text: str, name: str) -> Mapping[object, object] | None:
 
 
 def conda_cuda(build: str) -> Reading:
-    """Return CUDA from a conda build string: 12.1 of `py3.11_cuda12.1_cudnn8.9.2_0`, 12.6 of `cuda126_…`."""
+    """Return the CUDA version in a conda build string: 12.1 in `py3.11_cuda12.1_cudnn8.9.2_0`."""
     for part in build.split("_"):
         digits = part.removeprefix("cuda").partition("py")[0]
         if part.startswith("cuda") and digits.replace(".", "").isdecimal():

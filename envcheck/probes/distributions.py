@@ -61,7 +61,7 @@ def read_site(site: str, place: str, locate: Callable[[str], str]) -> Iterator[I
     check_size(site, names)
     names.sort()
     editable = {_editable_name(name) for name in names if name.startswith("__editable__")}
-    # Every editable install adds its checkout to the path with a `.pth` file; without one there is none.
+    # An editable install adds its checkout to the path with a `.pth` file: without one, none is editable.
     linked = any(name.endswith(".pth") and name not in PLAIN_PTH for name in names)
     for entry in names:
         # pip renames what it removes to "~orch-…", and an interrupted removal leaves that behind.
@@ -267,7 +267,7 @@ def imported_first(records: list[InstalledFiles], place: Callable[[str], str]) -
     """Return records of one name, starting with the one whose files `import` would find.
 
     The earlier folder comes first. Within one folder the files decide: an interrupted upgrade leaves two
-    records, and only one of them lists the files as they are (python/cpython#100666).
+    records, and only one of them matches the files (python/cpython#100666).
     """
     site = records[0].site
     rivals = [record for record in records if record.site == site]
@@ -278,7 +278,7 @@ def imported_first(records: list[InstalledFiles], place: Callable[[str], str]) -
 
 
 def _match(place: str, entry: str) -> tuple[float, float]:
-    """Return the share of listed files that are as listed, and when the record was last changed."""
+    """Return the share of listed files that match their size and hash, and when the record last changed."""
     try:
         changed = os.stat(f"{place}/{entry}").st_mtime  # noqa: PTH116 - strings throughout, for speed
     except OSError:
@@ -290,7 +290,7 @@ def _match(place: str, entry: str) -> tuple[float, float]:
 
 
 def _listed(record: str) -> list[tuple[str, str, str]]:
-    """Return some files of a RECORD as path, hash and size, first those that best distinguish versions."""
+    """Return some files of a RECORD as path, hash and size; those that best distinguish versions first."""
     rows = []
     for line in record.splitlines():
         path, digest, size = (*line.rsplit(",", 2), "", "")[:3]

@@ -64,14 +64,14 @@ _IN_PROC = r"Kernel Module\s+(?:for\s+\S+\s+)?(\d+(?:\.\d+)+)"
 
 
 class DriverFiles(NamedTuple):
-    """What /proc, /sys and /dev tell without calling the driver."""
+    """What /proc, /sys and /dev show without calling the driver."""
 
     driver: Fact  # driver.version
     bus: tuple[str, ...]  # PCI addresses of NVIDIA GPUs, in order
     switches: int  # NVSwitch chips beside them
     numa: tuple[str, ...]  # the NUMA node of each of these GPUs as the kernel writes it; -1 if it has none
     has_bus: bool
-    names: Mapping[str, str]  # PCI address → name, where the kernel module tells
+    names: Mapping[str, str]  # PCI address → name, where the kernel module gives one
     container: bool
     nodes: bool  # a device file through which programs reach a GPU
     elsewhere: str  # why there may be a GPU that is on no PCI bus; "" if nothing indicates one
@@ -79,7 +79,7 @@ class DriverFiles(NamedTuple):
 
 
 def read_files(host: Host) -> DriverFiles:
-    """Read everything that files tell about the driver and the GPUs."""
+    """Read all facts about the driver and the GPUs that files contain."""
     bus, switches = nvidia_on_bus(host)
     return DriverFiles(
         driver=driver_version(host),
@@ -188,7 +188,7 @@ def device_facts(answers: NvmlAnswers, gpu: int) -> dict[str, Fact]:
     }
     problem = answers.problems.get((gpu, "nvmlDeviceGetMigMode"))
     if problem is not None and problem.code in (nvidia.NOT_SUPPORTED, nvidia.FUNCTION_NOT_FOUND):
-        # A card or a driver without MIG answers this: there is no MIG mode that could be on.
+        # A card or driver without MIG gives this answer, so MIG cannot be on.
         why = f"NVML nvmlDeviceGetMigMode: {nvidia.code_in_words(problem.code)}"
         facts |= {key: Fact(key, Known(False), why) for key in ("gpu.mig", "gpu.mig_pending")}
     facts["gpu.mig_instances"] = _mig_instances(answers, gpu, facts["gpu.mig"])
@@ -206,7 +206,7 @@ _MEMORY: Mapping[str, Callable[[object], Reading]] = {
 
 
 def _memory(answers: NvmlAnswers, gpu: int, slices: Reading | None) -> dict[str, Fact]:
-    """Return the memory that a program may use; of a card in MIG slices, that of the smallest slice.
+    """Return the memory that a program may use; for a card in MIG slices, that of the smallest slice.
 
     `slices` is how many slices there are, or None if MIG is off. A program sees only one slice.
     """
@@ -235,7 +235,7 @@ def shared_memory(host: Host, answers: NvmlAnswers, gpu: int, device: Mapping[st
     """Return `gpu.memory_shared`; for a GPU without memory also the memory facts, from the host's memory.
 
     For such a GPU drivers answer "not supported" to every version of the call. The GPU's name is checked as
-    well, because the same answer of a card with memory is a fault.
+    well, because the same answer from a card with memory is a fault.
     """
     key, call, name = "gpu.memory_shared", "nvmlDeviceGetMemoryInfo", device["gpu.name"].reading
     parts = str(name.value).split() if isinstance(name, Known) else []
@@ -328,7 +328,7 @@ def without_nvml(host: Host, files: DriverFiles, answers: NvmlAnswers, why: str)
         )
     on_bus = [_device_on_bus(files, address, unknown) for address in files.bus]
     uuids = uuids_in_proc(host)
-    if len(uuids) != len(on_bus):  # then it is not known which of them belongs to which GPU
+    if len(uuids) != len(on_bus):  # it is not known which UUID belongs to which GPU
         uuids = [""] * len(on_bus)
     devices = _with_visible(host, on_bus, uuids)
     facts += [
@@ -455,7 +455,7 @@ def _cuda(answers: NvmlAnswers) -> Fact:
 
 
 def _error(answers: NvmlAnswers, unknown: Unknown) -> Fact:
-    """Return `driver.error`, with the same words for the same failure, so that a rule can name it."""
+    """Return `driver.error`; the same failure has the same words, so that a rule can name it."""
     if answers.failed is not None:
         return Fact("driver.error", Known(nvidia.code_in_words(answers.failed[1])), unknown.why)
     return Fact("driver.error", Known(answers.lost) if answers.lost else unknown, unknown.why)
@@ -494,7 +494,7 @@ def find_smi(host: Host) -> str | None:
 
 
 def ask_smi(host: Host, deadline_s: float) -> Inventory | None:
-    """Return the facts that nvidia-smi tells; None if there is no nvidia-smi or it gives no rows."""
+    """Return the facts that nvidia-smi reports; None if there is no nvidia-smi or it gives no rows."""
     smi = None if host.staged else find_smi(host)
     if smi is None:
         return None
@@ -564,7 +564,7 @@ def begin(host: Host, request: ProbeRequest) -> Collect:
 
 
 def conclude(host: Host, files: DriverFiles, answers: NvmlAnswers, left_s: float) -> Inventory:
-    """Combine what files and NVML tell; nvidia-smi is run only if it can know more."""
+    """Combine the facts from files and NVML; run nvidia-smi only if it may report more."""
     if answers.count is not None:
         return from_nvml(host, files, answers, answers.count)
     # nvidia-smi uses NVML itself: where NVML hangs or refuses, nvidia-smi would do so again.

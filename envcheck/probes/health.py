@@ -2,8 +2,8 @@
 
 Each fact comes from one call. A fact is Absent if the card lacks the feature (no ECC, no fabric). A call that
 was not made, because the library lacks it or the GPU had stopped answering, gives an Unknown with
-`asked=False`, which leaves no rule undecided: one finding on the library or on the GPU already reports the
-cause.
+`asked=False`, so that it makes no rule undecided: one finding on the library or on the GPU already reports
+the cause.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def recovery(value: object) -> Reading:
 
 
 def fabric(value: object) -> Reading:
-    """Read how far the GPU came in joining the fabric, from [state, status, health mask, health summary]."""
+    """Read the GPU's progress in joining the fabric, from [state, status, health mask, health summary]."""
     match value:
         case [0, *_]:
             return Absent()
@@ -143,7 +143,7 @@ def fabric_health(value: object) -> Reading:
 
 
 def virtualization(value: object) -> Reading:
-    """Read how the GPU is virtualized, in NVML's own word."""
+    """Read how the GPU is virtualized, in NVML's term."""
     if isinstance(value, int) and 0 <= value < len(VIRTUALIZATION):
         return Known(VIRTUALIZATION[value])
     return garbage("virtualization mode", value)
@@ -188,7 +188,7 @@ def facts(answers: NvmlAnswers, gpu: int, *, mig: bool) -> dict[str, Fact]:
 
 
 def never_asked(why: str) -> dict[str, Fact]:
-    """Return the facts of a GPU whose driver does not work, which another fact reports."""
+    """Return unknown facts for a GPU whose driver does not work; another fact reports that."""
     return {key: Fact(key, Unknown(why, asked=False)) for key in YIELDS}
 
 
@@ -205,8 +205,8 @@ def _fact(answers: NvmlAnswers, gpu: int, key: str, *, mig: bool) -> Fact:
         return Fact(key, Absent(), source)
     reading = read(value)
     if isinstance(reading, Unknown) and isinstance(value, Unknown):
-        # NVML tells little of a card in MIG slices. A call that is newer than the library or than
-        # nvidia-ml-py, or was not made, has neither a code nor a lost child.
+        # NVML supports few of these calls for a card in MIG slices. A call newer than the library is refused
+        # as not found. One that is newer than nvidia-ml-py, or was not made, has no code and lost no child.
         refused = code not in (None, NOT_SUPPORTED, FUNCTION_NOT_FOUND)
         reading = Unknown(value.why, asked=refused or bool(problem.lost))
     return Fact(key, reading, source)

@@ -26,7 +26,7 @@ class Cgroup(NamedTuple):
     """A cgroup hierarchy (cgroups(7)) that contains this process.
 
     `mount` is where it is mounted here, `path` our group below that, `unified` whether it is version 2, and
-    `controllers` those of "memory" and "cpu" that it has.
+    `controllers` which of "memory" and "cpu" it has.
     """
 
     mount: str
@@ -53,7 +53,7 @@ class _Mount(NamedTuple):
 
 
 class _MemoryLimit(NamedTuple):
-    """A limit that a cgroup above us sets, in bytes; None if it is set and cannot be read."""
+    """A limit that our cgroup or one above it sets, in bytes; None if it is set but cannot be read."""
 
     group: Cgroup
     folder: str
@@ -120,7 +120,7 @@ def _mounts(host: Host) -> Iterator[_Mount]:
 def _below(path: str, top: str) -> str:
     """Return our group's path below the top of a mount; empty for the top itself."""
     if ".." in path.split("/"):
-        return ""  # the process was moved out of the namespace: only the top of it can be seen
+        return ""  # the process was moved out of the namespace: only its top group is visible
     path, top = path.rstrip("/"), top.rstrip("/")
     if top and (path == top or path.startswith(f"{top}/")):
         return path[len(top) :]
@@ -203,7 +203,7 @@ def _used(host: Host, group: Cgroup, folder: str) -> tuple[int | None, int]:
 
 
 def _memory_limits(host: Host, groups: list[Cgroup]) -> Iterator[_MemoryLimit]:
-    """Yield every memory limit that a group above us sets."""
+    """Yield every memory limit that our groups and the groups above them set."""
     for group in groups:
         if "memory" not in group.controllers:
             continue
@@ -230,7 +230,7 @@ _NODES = "/sys/devices/system/node"
 
 
 def _gpu_nodes_kib(host: Host, arch: str) -> int:
-    """Return the memory in KiB that the kernel counts as its own and that is part of a GPU (GH200, GB200).
+    """Return the memory of GPUs, in KiB, that the kernel counts as the host's (GH200, GB200).
 
     Such a GPU's memory is an additional NUMA node, without processors. A node without processors may be other
     memory as well (CXL), so it counts only where the driver says so, or on Arm with an NVIDIA driver.
@@ -279,7 +279,7 @@ def cpu_count(host: Host, groups: list[Cgroup]) -> Fact:
 
 
 def _cpu_quotas(host: Host, groups: list[Cgroup]) -> Iterator[int]:
-    """Yield how many CPUs each group above us allows, rounded up; quota and period are in microseconds."""
+    """Yield how many CPUs our groups and those above them allow, rounded up; the files have microseconds."""
     for group in groups:
         for folder in group.ancestors() if "cpu" in group.controllers else ():
             if group.unified:
@@ -306,7 +306,7 @@ def _members(text: str) -> set[int]:
 
 # --- locked and shared memory -----------------------------------------------------------------------
 
-_IPC_LOCK = 1 << 14  # CAP_IPC_LOCK (capability.h): a process with it is not bound by the limit
+_IPC_LOCK = 1 << 14  # CAP_IPC_LOCK (capability.h): the limit does not apply to a process with it
 
 
 def locked_memory(host: Host) -> Fact:

@@ -1,4 +1,4 @@
-"""Find out where an import would find a package; the path is searched as by Python, nothing is imported.
+"""Find where an import would find a package: the path is searched as Python does, without importing.
 
 A folder or file of the same name in a folder that is searched earlier hides the installed package: a checkout
 called `peft` where training starts, a leftover in the user's own packages. A folder without `__init__` hides

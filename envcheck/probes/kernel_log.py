@@ -26,7 +26,7 @@ _MOST = 100
 
 
 def begin(host: Host, _request: ProbeRequest) -> Collect:
-    """Return what reads the log; nothing is read where no NVIDIA driver is loaded."""
+    """Return the function that reads the log; nothing is read where no NVIDIA driver is loaded."""
     return lambda: Inventory({"gpus.xids": _xids(host)})
 
 

@@ -84,7 +84,7 @@ def read_layout(host: Host, path: str) -> Environment:
         raise ExamineError(f"{path}: no package folder lib/{library}/site-packages under {prefix}")
     sites += list(
         _named_in_pth(host, sites)
-    )  # the folders that they add are not searched for more, as by Python
+    )  # as in Python, `.pth` files in the folders that they add do not count
     implementation = "pypy" if library.startswith("pypy") else "cpython"
     unique = {host.follow(site): site for site in reversed(sites)}
     abi = _abi(library)
@@ -208,7 +208,7 @@ def _library(host: Host, prefix: str, settings: Mapping[str, str], interpreter: 
     """Return the name of the `lib` folder of an environment: python3.11.
 
     Raises:
-        ExamineError: there is none, or several and nothing tells which one is meant.
+        ExamineError: there is none, or there are several and the right one is not known.
     """
     found = _libraries(host, prefix)
     wanted = ".".join(_numbers(_stated(settings))[:2]) or _short(interpreter)
@@ -242,7 +242,7 @@ def _numbers(version: str) -> list[str]:
 def _version(
     host: Host, prefix: str, base: str, library: str, settings: Mapping[str, str]
 ) -> tuple[str, str]:
-    """Return the version, as precisely as files tell it, and the file that tells it."""
+    """Return the version, as precise as the files state it, and the file that states it."""
     stated = _numbers(_stated(settings))
     if len(stated) == 3:  # noqa: PLR2004 - major, minor, micro
         return ".".join(stated), "pyvenv.cfg"

@@ -59,7 +59,7 @@ YIELDS = {
 
 
 def begin(host: Host, _request: ProbeRequest) -> Collect:
-    """Return what reads all facts; there is nothing slow to start, only a handful of small files."""
+    """Return the function that reads all facts; there is nothing slow to start, only small files."""
     return lambda: _inventory(host)
 
 

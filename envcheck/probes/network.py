@@ -30,7 +30,7 @@ YIELDS = {
 
 
 def begin(host: Host, _request: ProbeRequest) -> Collect:
-    """Return what reads all facts; there is nothing slow to start, only a handful of small files."""
+    """Return the function that reads all facts; there is nothing slow to start, only small files."""
     return lambda: Inventory({fact.key: fact for fact in _facts(host)})
 
 
@@ -132,8 +132,8 @@ def _addressed(host: Host, names: Sequence[str]) -> list[str]:
 def nccls_choice(names: Sequence[str], setting: str) -> list[str]:
     """Return the interfaces that NCCL uses; `setting` is NCCL_SOCKET_IFNAME: "eth,ib", "=eth0", "^docker".
 
-    Without a setting, NCCL uses those of InfiniBand, else all except docker, lo and virbr, else these three,
-    one kind at a time. Older releases do not treat virbr specially. A value of one character counts as no
+    Without a setting, NCCL uses the InfiniBand interfaces, else all except docker, lo and virbr, else docker,
+    else lo, else virbr. Older releases do not treat virbr specially. A value of one character counts as no
     setting.
     """
     if len(setting) > 1:

@@ -39,7 +39,7 @@ LOADER_FOLDERS = (
 WSL_DRIVERS = "/usr/lib/wsl/drivers"
 
 PER_GPU = 0.3
-"""Share of the deadline that each further GPU may take: 3 of 10 s. A cold driver starts one GPU at a time."""
+"""Share of the deadline added for each further GPU: 3 of 10 s. A cold driver starts one GPU at a time."""
 MOST_GPUS = 256
 MOST_MEMORY_MIB = 16 << 20  # 16 TiB
 MOST_CRASHES = 12
@@ -100,7 +100,7 @@ class FactSource(NamedTuple):
 class DriverProblem(NamedTuple):
     """Why a call has no answer.
 
-    `code` is NVML's code if it returned one; `lost` is "no answer" or "crashed" if the child was lost in it.
+    `code` is NVML's code if it returned one; `lost` is "no answer" or "crashed" if the call lost the child.
     """
 
     why: str
@@ -109,7 +109,7 @@ class DriverProblem(NamedTuple):
 
 
 class NvmlAnswers:
-    """What the child wrote: answers, problems, and the calls that it entered and did not leave, oldest first.
+    """What the child wrote: answers, problems, and the calls that did not return, oldest first.
 
     `lost` says how the child was lost ("no answer", "crashed"), `silence` why other calls were not made, and
     `passed_over` names a library that was found first and failed, with its code.
@@ -125,14 +125,14 @@ class NvmlAnswers:
         self.passed_over: tuple[str, int] | None = None
 
     def value(self, gpu: int | None, call: str) -> object:
-        """Return the answer of a call, or Unknown with the reason that explains it best."""
+        """Return the answer of a call, or Unknown with the most specific reason."""
         key = (gpu, call)
         if key in self.answers:
             return self.answers[key]
         if key in self.problems:
             return Unknown(self.problems[key].why)
         of_gpu = [problem for (other, _), problem in self.problems.items() if other == gpu]
-        # A call that did not return, or a handle that was not given, is why the later calls were not made.
+        # If a call did not return, or NVML gave no handle, the later calls were not made.
         stopped = [problem for problem in of_gpu if problem.code is None]
         handle = self.problems.get((gpu, "nvmlDeviceGetHandleByIndex"))
         for problem in (*stopped[-1:], *([handle] if handle else ())):
@@ -141,7 +141,7 @@ class NvmlAnswers:
         return Unknown(self.silence or f"{call} was not queried")
 
     def code(self, gpu: int, call: str) -> int | None:
-        """Return NVML's code if it refused a call."""
+        """Return the code with which NVML refused a call; None if it did not refuse it."""
         problem = self.problems.get((gpu, call))
         return problem.code if problem else None
 
@@ -228,7 +228,7 @@ def _call_name(key: CallKey) -> str:
 
 
 class NvmlChild(NamedTuple):
-    """A child that was started, and what it takes to start another like it."""
+    """A child that was started, and what is needed to start another one like it."""
 
     host: Host
     command: tuple[str, ...]
@@ -282,7 +282,7 @@ class NvmlChild(NamedTuple):
     def _worth_another(
         self, ran: FinishedProcess, found: NvmlAnswers, crashes: int, allowance_s: float
     ) -> bool:
-        """Return whether to start a child again: it died in a dispensable call, and there is time."""
+        """Return whether to start a child again: it died in a call that can be skipped, and there is time."""
         return (
             ran.code is not None
             and crashes < MOST_CRASHES
@@ -293,7 +293,7 @@ class NvmlChild(NamedTuple):
 
 
 def _merge(merged: NvmlAnswers, found: NvmlAnswers, ran: FinishedProcess, allowance_s: float) -> None:
-    """Add the answers of one child, and say for each call that it did not leave how the child ended."""
+    """Add the answers of one child; for each call that did not return, record how the child ended."""
     merged.answers |= found.answers
     merged.problems |= found.problems
     died = ran.code is not None and (ran.code < 0 or bool(found.entered))
@@ -457,7 +457,7 @@ def capability(value: object) -> Reading:
 
 
 def compute_mode(value: object) -> Reading:
-    """Read the compute mode, in NVML's own word."""
+    """Read the compute mode, in NVML's term."""
     if isinstance(value, int) and 0 <= value < len(COMPUTE_MODES):
         return Known(COMPUTE_MODES[value])
     return garbage("compute mode", value)

@@ -1,6 +1,6 @@
 """Facts of a Python environment: its interpreter and every distribution installed in it.
 
-The interpreter runs `target_scripts/query.py` under a deadline, which tells where it looks for packages. The
+The interpreter runs `target_scripts/query.py` under a deadline, which prints where it looks for packages. The
 metadata of the packages is then read here. Starting the interpreter also runs the environment's start-up code
 (`.pth` imports, `sitecustomize`), which somebody else may have planted; with `static`, and always for a tree
 of files, nothing is run.
@@ -340,7 +340,7 @@ def _torch_of_base(host: Host, environment: Environment) -> Fact:
 
 
 class _RecordsDeadline(NamedTuple):
-    """How many seconds reading may take, and when they are over by the monotonic clock."""
+    """How many seconds reading may take, and when that time ends by the monotonic clock."""
 
     seconds: float
     at: float
@@ -349,7 +349,7 @@ class _RecordsDeadline(NamedTuple):
 def _records(
     host: Host, sites: Iterable[str], deadline_s: float
 ) -> tuple[dict[str, list[InstalledFiles]], list[str]]:
-    """Return records by name, first the one that `import` finds, and why folders could not be fully read."""
+    """Return records by name, the one that `import` finds first, and why folders could not be fully read."""
     found: dict[str, list[InstalledFiles]] = {}
     deadline = _RecordsDeadline(deadline_s, monotonic() + deadline_s)
     unread = []
@@ -384,7 +384,7 @@ def _read_records(
 
 
 def _stated_first(host: Host, records: list[InstalledFiles]) -> list[InstalledFiles]:
-    """Return torch's records, first the one that agrees with the version in torch/version.py."""
+    """Return torch's records, the one that agrees with the version in torch/version.py first."""
     stated = _public(builds.stated_version(_reader(host, records[0].site)))
     for record in records:
         if record.site == records[0].site and _public(record.version) == stated:
@@ -499,7 +499,7 @@ def _build_facts(
 def _own_version(
     records: Sequence[InstalledFiles], stated: str, source: Callable[[str], str]
 ) -> Iterator[Fact]:
-    """Yield the version in torch's own files, if its record has another."""
+    """Yield the version in torch's own files, if its record states another one."""
     recorded = records[0].version if records else ""
     if stated and recorded and _public(stated) != _public(recorded):
         yield Fact("pkg.torch.own_version", Known(stated), source("torch/version.py"))

@@ -24,7 +24,7 @@ YIELDS = {
 
 
 def begin(host: Host, _request: ProbeRequest) -> Collect:
-    """Return what reads all facts; there is nothing slow to start."""
+    """Return the function that reads all facts; there is nothing slow to start."""
     return lambda: Inventory({fact.key: fact for fact in _facts(host)})
 
 

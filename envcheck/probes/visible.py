@@ -1,6 +1,6 @@
-"""Tell which GPUs CUDA_VISIBLE_DEVICES lets a program see, in which order, and how CUDA reads its text.
+"""Read which GPUs CUDA_VISIBLE_DEVICES shows to a program, in which order, and how CUDA reads its value.
 
-The probe here reads the text of the variable. `visibility` and `ranks` are pure functions for the driver's
+The probe here reads the value of the variable. `visibility` and `ranks` are pure functions for the driver's
 probe.
 """
 
@@ -27,7 +27,7 @@ YIELDS = {
 
 
 def begin(host: Host, _request: ProbeRequest) -> Collect:
-    """Return what reads the variable, and the GPUs' UUIDs from /proc."""
+    """Return the function that reads the variable, and the GPUs' UUIDs from /proc."""
     return lambda: Inventory({"gpus.selection": selection(host.environ.get(VARIABLE), uuids_in_proc(host))})
 
 
@@ -37,7 +37,7 @@ _HIDDEN = ("", "-1", "NoDevFiles")  # some schedulers set NoDevFiles for jobs wi
 
 
 def uuids_in_proc(host: Host) -> list[str]:
-    """Return the GPUs' UUIDs in the kernel module's order of PCI addresses; "" for one it does not tell."""
+    """Return the GPUs' UUIDs in the kernel module's order of PCI addresses; "" for an unknown one."""
     folder = "/proc/driver/nvidia/gpus"
     found = []
     for address in host.listdir(folder):
@@ -73,7 +73,7 @@ def _by_index(value: str, count: int) -> tuple[str, str]:
     for place, entry in enumerate(entries):
         index = leading_index(entry)
         if index is None or (count and index >= count):
-            # `0,1,` and `0,-1` end where they appear to end.
+            # A trailing `,` or `,-1` cuts nothing off: `0,1,` and `0,-1` are read as they look.
             last = place == len(entries) - 1 and taken and entry.strip() in ("", "-1")
             if last:
                 break
@@ -93,7 +93,7 @@ def _by_uuid(value: str, uuids: Sequence[str]) -> tuple[str, str]:
         if not entry.startswith("GPU-"):
             return "cut", f"CUDA stops at entry {place + 1}, which is not a UUID, and sees {len(seen)} GPUs"
         if "" in uuids or not uuids:
-            seen.add(-place - 1)  # some GPU, it is not known which one
+            seen.add(-place - 1)  # some GPU; which one is not known
             continue
         if len(matches) > 1:
             return "ambiguous", f"entry {place + 1} begins the UUIDs of {len(matches)} GPUs"
