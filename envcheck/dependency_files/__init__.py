@@ -1,8 +1,8 @@
-"""Dependency files say what shall be installed; each module here that defines `LISTING` reads one format.
+"""Dependency files list what is to be installed; each module here that defines `LISTING` reads one format.
 
-`parsing/` holds what several formats need. A file is read as text: nothing is installed and no index is
-read. What a file leaves open (a name without a version) stays open, and what was installed in an image before
-its Dockerfile starts is not known.
+`parsing/` contains what several formats share. A file is read as text: nothing is installed and no index is
+read. A version that a file leaves open stays unknown, and so does what the base image of a Dockerfile
+contains, except for what its tag says.
 
 May import core. It must not judge what it reads or know which command needs it.
 """
@@ -17,14 +17,14 @@ from envcheck.core.facts import Fact, Inventory, Known, Unknown, package_key
 from envcheck.core.plugins import plugins
 
 TextOf = Callable[[str, str], tuple[str, str]]
-"""Returns a file's full name and its text, by its name and the full name of the file that names it (or "").
+"""Called with a file's name and the full name of the file that refers to it (or "").
 
-Raises InputError if there is no such file.
+Returns the file's full name and its text. Raises InputError if there is no such file.
 """
 
 
 ANY_RELEASE = ">=0"
-"""The range of a requirement that is a bare name."""
+"""The range of a requirement that gives only a name."""
 
 
 class ListedPackage(NamedTuple):
@@ -48,12 +48,12 @@ class ListedPackage(NamedTuple):
 
 
 class DependencyList(NamedTuple):
-    """What one file, or one stage of a Dockerfile, says: packages, and facts of Python and builds.
+    """The content of one file, or of one stage of a Dockerfile: packages, and facts on Python and builds.
 
-    `whole` means that the list holds everything that will be installed, dependencies included. `remarks` are
-    the lines that lead to something that was not read, each with its place. `fresh` means that an installer
-    chooses the versions that are left open: nothing is installed before. `overridden` names packages for
-    which the file overrules what other packages require.
+    `whole` means that the list has everything that will be installed, dependencies included. `remarks` say
+    what was not read, each with its place. `fresh` means that nothing is installed yet, so an installer
+    chooses the versions that are left open. `overridden` names packages for which the file overrides what
+    other packages require.
     """
 
     name: str
@@ -68,7 +68,8 @@ class DependencyList(NamedTuple):
 class ReadingContext(NamedTuple):
     """What a format may need besides the text: other files, the tables, and where it will be installed.
 
-    `python` is `3.11`, or empty if it is not known.
+    `tables` are the knowledge tables by name, such as `image`. `python` is a minor version (`3.11`), or empty
+    if it is not known.
     """
 
     text_of: TextOf
@@ -110,7 +111,8 @@ def read(text: str, where: str, context: ReadingContext) -> tuple[DependencyList
 def inventory(dependencies: DependencyList) -> Inventory:
     """Return the facts of a dependency list.
 
-    The version of a package that is not pinned is Unknown and counts as not given, so its rules wait.
+    The version of a package that is not pinned is Unknown and counts as not given, so rules on it
+    stay undecided.
     """
     facts = {fact.key: fact for fact in dependencies.facts}
     for package in dependencies.lines:

@@ -31,7 +31,7 @@ def read(text: str, where: str, context: ReadingContext) -> tuple[DependencyList
         if _is_mapping(node):
             pip_lists += [value for key, value in node.value if key.value == "pip"]
             continue
-        if not isinstance(node.value, str):  # a list; aliases can multiply it, so it is never written out
+        if not isinstance(node.value, str):  # a list; aliases can multiply its size, so do not print it
             raise InputError(_place(node, where), "expected a package such as numpy=1.26.4")
         package, package_facts = _package(node.value, _place(node, where))
         facts += package_facts

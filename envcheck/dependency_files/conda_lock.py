@@ -1,7 +1,7 @@
-"""conda-lock.yml: every package of an environment for each platform, of conda and of the index.
+"""conda-lock.yml: every package of an environment for each platform, from conda and from the index.
 
-It is read line by line: conda-lock writes a package's fields one a line, and a whole lock is more than the
-YAML parser takes.
+It is read line by line: conda-lock writes each field of a package on its own line, and a whole lock is too
+large for the YAML parser.
 """
 
 from __future__ import annotations

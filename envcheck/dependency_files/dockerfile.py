@@ -1,6 +1,6 @@
-"""Dockerfile: what the tag of the base image says and what `RUN pip install` adds, stage by stage.
+"""Dockerfile: the packages that the tag of the base image implies and that `RUN` installs, stage by stage.
 
-Nothing is executed: a script that a `RUN` calls, a loop, and a variable that only the build sets stay
+Nothing is executed: the effects of scripts and loops in a `RUN`, and variables that only the build sets, stay
 unknown.
 """
 
@@ -30,14 +30,14 @@ from envcheck.dependency_files.parsing.install_commands import (
 )
 from envcheck.dependency_files.parsing.requirement_collector import RequirementCollector
 
-_MOST_STAGES = 100  # each is judged
+_MOST_STAGES = 100  # each becomes a list that is checked
 
 
 def read(text: str, where: str, context: ReadingContext) -> tuple[DependencyList, ...]:
     """Return a dependency list for every stage.
 
     Raises:
-        InputError: there is no FROM, or a file that is copied and installed has a mistake.
+        InputError: there is no FROM, there are too many stages, or an installed file has a mistake.
     """
     stages: dict[str, _Stage] = {}
     global_args: dict[str, str] = {}
@@ -63,7 +63,7 @@ def read(text: str, where: str, context: ReadingContext) -> tuple[DependencyList
 
 
 def _image_and_alias(instruction: Instruction, global_args: Mapping[str, str]) -> tuple[ShellWord, str]:
-    """Return the image of a FROM, and the name after `AS` or nothing. Raises InputError."""
+    """Return the image of a FROM, and the name after `AS` or "". Raises InputError."""
     words = [word for word in split(instruction) if not word.text.startswith("--")]
     if not words:
         raise InputError(instruction.place, "FROM names no image")
@@ -91,7 +91,7 @@ class _Stage:
         self.copied: list[tuple[tuple[str, ...], str]] = []  # sources and their target
 
     def start_from(self, image: ShellWord, base: _Stage | None) -> None:
-        """Start with the content of another stage, or with what the tag of an image says."""
+        """Start with the content of another stage, or with the facts that the tag of an image gives."""
         if base is not None:
             self.collector.packages = dict(base.collector.packages)
             self.collector.other_index = base.collector.other_index
@@ -114,7 +114,7 @@ class _Stage:
             self.collector.context = self.collector.context._replace(python=minor)
 
     def take(self, instruction: Instruction) -> None:
-        """Read one instruction."""
+        """Update the stage by one instruction."""
         known = {**self.variables}
         match instruction.name:
             case "ARG":
@@ -134,13 +134,13 @@ class _Stage:
     def _copy(self, instruction: Instruction, known: Mapping[str, str]) -> None:
         words = [substituted(word.text, known) for word in split(instruction)]
         if any(word.startswith("--from") for word in words):
-            return  # the files come from another stage or image, not from the folder of the Dockerfile
+            return  # the files come from another stage or image, not from the build context
         words = [word for word in words if not word.startswith("--")]
         if len(words) > 1:
             self.copied.append((tuple(words[:-1]), posixpath.join(self.folder, words[-1])))
 
     def _run(self, instruction: Instruction, known: Mapping[str, str]) -> None:
-        folder, copied = self.folder, list(self.copied)  # a `cd` and a mount end with the RUN
+        folder, copied = self.folder, list(self.copied)  # a `cd` and a mount apply to this RUN only
         for flag in re.findall(r"--mount=(\S+)", instruction.text):
             fields = dict(part.partition("=")[::2] for part in flag.split(","))
             target = fields.get("target") or fields.get("dst") or fields.get("destination")
@@ -196,8 +196,8 @@ class _Stage:
                     self.collector.add_index(f"{option} {word.text}", word.place)
 
     def _requirements_file(self, word: ShellWord, *, constraint: bool) -> None:
-        """Read the file that `pip install -r` or `-c` names, if it was copied from here."""
-        if "://" in word.text:  # the address is not repeated, because it may hold a login
+        """Read the file that `pip install -r` or `-c` names, if it comes from the build context."""
+        if "://" in word.text:  # not repeated, because it may contain a login
             self.collector.remarks.append(f"{word.place}: a file at an address is not fetched")
             return
         path = posixpath.normpath(posixpath.join(self.folder, word.text))
@@ -232,7 +232,7 @@ class _Stage:
 
 
 def image_facts(image: str, rows: Sequence[Mapping[str, object]]) -> Iterator[tuple[str, str]]:
-    """Yield the facts that the tag of an image gives, by the rows of the table `image`."""
+    """Yield the facts (key, value) that the tag of an image gives according to the table `image`."""
     name, _, tag = image.partition("@")[0].rpartition(":")
     name = name.removeprefix("docker.io/").removeprefix("library/")
     for row in rows:
@@ -247,7 +247,7 @@ def image_facts(image: str, rows: Sequence[Mapping[str, object]]) -> Iterator[tu
 
 
 def _tag_pattern(part: str) -> str:
-    """Return the pattern of `*`, of a `{fact}`, which is a version, or of plain text."""
+    """Return the regular expression of `*`, of a `{fact}` (a version), or of literal text."""
     if part == "*":
         return ".+"
     return r"([0-9]+(?:\.[0-9]+)+)" if part.startswith("{") else re.escape(part)

@@ -1,6 +1,6 @@
-"""pixi.lock: the packages of each environment and platform, of conda and of the index, by their addresses.
+"""pixi.lock: the packages of each environment and platform, from conda and from the index, by address.
 
-It is read line by line: pixi writes one package a line, and a whole lock is more than the YAML parser takes.
+It is read line by line: pixi writes one package per line, and a whole lock is too large for the YAML parser.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def _listed(
 
 
 def _of_file(kind: str, address: str) -> tuple[str, str]:
-    """Return name and version as a file's name has them."""
+    """Return name and version, as the file name in the address gives them."""
     file = address.rpartition("/")[2].partition("#")[0].replace("%2B", "+")
     if kind == "conda":
         parts = file.removesuffix(".conda").removesuffix(".tar.bz2").rsplit("-", 2)

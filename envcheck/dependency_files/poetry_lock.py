@@ -1,4 +1,4 @@
-"""poetry.lock and pdm.lock: every package of a project, with the Pythons and platforms that it is for."""
+"""poetry.lock and pdm.lock: every package of a project, with the Pythons and platforms it applies to."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from envcheck.dependency_files.parsing.locked_packages import applies, lists_by_
 
 
 def read(text: str, where: str, context: ReadingContext) -> tuple[DependencyList, ...]:
-    """Return one list for each Python with its own versions; groups and extras are read together.
+    """Return one list for each group of Pythons with the same versions; groups and extras are read together.
 
     Raises:
         InputError: the file is not TOML, or not a lock of poetry or pdm.
@@ -55,7 +55,7 @@ def _packages(
 
 
 def _is_for(row: Mapping[str, Any], context: ReadingContext, python: str) -> bool:
-    """Return whether a package is for a Python on Linux."""
+    """Return whether a package applies to a Python on Linux."""
     pythons = row.get("python-versions") or row.get("requires_python") or ""
     if satisfies(f"{python}.99", str(pythons), unknown=Tri.YES) is Tri.NO:
         return False

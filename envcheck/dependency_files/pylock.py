@@ -13,7 +13,7 @@ from envcheck.dependency_files.parsing import toml_lines
 
 
 def read(text: str, where: str, context: ReadingContext) -> tuple[DependencyList, ...]:
-    """Return the one dependency list of a lock, which is whole; a marker may exclude a package.
+    """Return the one dependency list of a lock, which is whole, without packages that a marker excludes.
 
     Raises:
         InputError: the file is not TOML, or not a lock.

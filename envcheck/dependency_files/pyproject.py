@@ -1,6 +1,7 @@
 """pyproject.toml: the dependencies of `[project]`, its extras and dependency groups, and those of poetry.
 
-The dependencies are judged alone, and with each extra and each group: one extra may exclude another.
+There is one list of the dependencies alone, and one with each extra and each group, because extras may
+exclude each other.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def read(text: str, where: str, context: ReadingContext) -> tuple[DependencyList
 
 
 class _PartReader:
-    """Reads the dependencies with one extra or group into a list."""
+    """A project file; reads the dependencies with one extra or group into a list."""
 
     def __init__(self, text: str, where: str, context: ReadingContext, project: Mapping[str, Any]) -> None:
         self._text = text
@@ -63,7 +64,7 @@ class _PartReader:
                 self._own_name
                 and normalised(re.split(r"[\[<>=!~; @]", requirement, maxsplit=1)[0]) == self._own_name
             ):
-                continue  # an extra that names other extras of its own project
+                continue  # an extra that refers to other extras of the same project
             collector.add(requirement, self._place(requirement))
         if self._dynamic:
             collector.remarks.append(f"{self._where}: its dependencies are dynamic, and so not known")
@@ -72,7 +73,7 @@ class _PartReader:
         return collector.dependency_list(name)._replace(fresh=True)
 
     def _place(self, requirement: str) -> str:
-        """Return where a requirement stands: quoted in a list, or by its name in poetry's table."""
+        """Return the place of a requirement: its quoted text in a list, or its name in poetry's table."""
         place = toml_lines.place_of(self._text, requirement, self._where, self._start)
         if place == self._where:
             place = toml_lines.place_of(self._text, requirement, self._where)
@@ -107,7 +108,7 @@ def _group(groups: Mapping[str, Any], name: str, where: str, depth: int) -> Iter
 
 
 def _poetry(tree: Mapping[str, Any]) -> list[str]:
-    """Return what `[tool.poetry.dependencies]` asks for, as requirements."""
+    """Return the dependencies of `[tool.poetry.dependencies]` as requirements."""
     tool = tree.get("tool")
     poetry = tool.get("poetry") if isinstance(tool, Mapping) else None
     listed = poetry.get("dependencies") if isinstance(poetry, Mapping) else None

@@ -1,7 +1,7 @@
 """uv.lock: every package of a project, for all Pythons and platforms at once, and its conflict sets.
 
-A project's own extras and dependency groups are read together, except those that a conflict set excludes from
-one another: each of these is one judgement.
+A project's own extras and dependency groups are read together, except those that a conflict set declares
+mutually exclusive: each of these gives a list of its own.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _OWN_SOURCES = ("virtual", "editable", "directory")
 
 
 def read(text: str, where: str, context: ReadingContext) -> tuple[DependencyList, ...]:
-    """Return one list for each member of a conflict set, and for each Python with its own versions.
+    """Return a list for each member of a conflict set and each group of Pythons with the same versions.
 
     Raises:
         InputError: the file is not TOML, or not a lock of uv.
@@ -41,7 +41,7 @@ def read(text: str, where: str, context: ReadingContext) -> tuple[DependencyList
 
 
 def _overridden(manifest: object) -> frozenset[str]:
-    """Return the packages of `override-dependencies`: uv ignores what others require of them."""
+    """Return the packages of `override-dependencies`: uv ignores the ranges that others require of them."""
     rows = _list(manifest.get("overrides")) if isinstance(manifest, Mapping) else []
     return frozenset(
         normalised(str(row["name"])) for row in rows if isinstance(row, Mapping) and "name" in row
@@ -49,9 +49,9 @@ def _overridden(manifest: object) -> frozenset[str]:
 
 
 def _choices(conflicts: object) -> Iterator[tuple[str, frozenset[str], frozenset[str]]]:
-    """Yield what to install: a label, the members of conflict sets that are, and those that are not.
+    """Yield each choice: a label, the members of conflict sets to install, and the members to leave out.
 
-    A member is `project-extra`.
+    A member is `project-extra` or `project-group`.
     """
     sets = (
         [[member for member in map(_member, one) if member] for one in conflicts if isinstance(one, list)]
@@ -64,7 +64,7 @@ def _choices(conflicts: object) -> Iterator[tuple[str, frozenset[str], frozenset
     for member in sorted(every):
         rivals = {rival for one in sets if member in one for rival in one} - {member}
         others = every - rivals - {member}
-        # Of the other sets nothing is chosen: what they add is judged with their own members.
+        # No member of the other sets is installed: each of them has a choice of its own.
         yield member.partition("-")[2] or member, frozenset({member}), frozenset(rivals | others)
 
 
@@ -96,7 +96,7 @@ class _UvLock:
     def packages(
         self, python: str, selected: frozenset[str], excluded: frozenset[str]
     ) -> list[ListedPackage]:
-        """Return the packages that an installer takes for a Python, in the order of the lock."""
+        """Return the packages that an installer selects for a Python, in the order of the lock."""
         reached: dict[tuple[str, str], None] = {}
         edges: list[Any] = [edge for row in self._own for edge in _edges_of_project(row, excluded)]
         if not self._own:
@@ -149,7 +149,7 @@ class _UvLock:
 
 
 def _edges_of_project(row: Mapping[str, Any], excluded: frozenset[str]) -> Iterator[object]:
-    """Yield what a project depends on, with its extras and groups that no conflict excludes."""
+    """Yield the dependencies of a project and of its extras and groups that are not excluded."""
     yield from _list(row.get("dependencies"))
     for table in ("optional-dependencies", "dev-dependencies"):
         parts = row.get(table)

@@ -10,7 +10,11 @@ from envcheck.lock.model import Pin
 
 
 class Build(NamedTuple):
-    """How a source distribution is built: what must be installed first, and settings that keep it quick."""
+    """How a source distribution is built.
+
+    `needs` are the packages that must be installed first; `settings` are environment variables, as
+    `NAME=value`, that make the build fast.
+    """
 
     needs: tuple[str, ...] = ()
     settings: str = ""
@@ -20,14 +24,14 @@ _SETUPTOOLS_ALONE = (
     *("axolotl-contribs-lgpl", "axolotl-contribs-mit", "crcmod", "langdetect", "oss2", "rouge-score"),
     *("sqlitedict", "transformers-stream-generator", "word2number"),
 )
-"""Packages of frameworks whose source distributions are built by setuptools and need nothing else for it."""
+"""Packages used by training frameworks whose source distributions need only setuptools to be built."""
 
 BUILDS: Mapping[str, Build] = MappingProxyType(
     {
-        # setup.py of 0.19.8 compiles nothing with DS_BUILD_OPS=0 and needs no torch: it then records "0.0",
-        # and DeepSpeed looks at the torch it runs with. It imports setuptools, and it adds
-        # nvidia-ml-py to its own requirements if torch sees a GPU: without that pin, a lock made on a laptop
-        # would be incomplete on the machine it is for.
+        # With DS_BUILD_OPS=0, setup.py of 0.19.8 compiles nothing and needs no torch: it records "0.0" as
+        # torch's version, and DeepSpeed checks the installed torch when it runs. setup.py imports setuptools.
+        # It adds nvidia-ml-py to its requirements if torch sees a GPU, so without that pin a lock made on a
+        # laptop would be incomplete on a machine with a GPU.
         "deepspeed": Build(needs=("nvidia-ml-py", "setuptools"), settings="DS_BUILD_OPS=0"),
         **dict.fromkeys(_SETUPTOOLS_ALONE, Build(needs=("setuptools",))),
     }
@@ -35,15 +39,16 @@ BUILDS: Mapping[str, Build] = MappingProxyType(
 
 
 def build_needs(build: Iterable[str]) -> tuple[str, ...]:
-    """Return the packages a lock must also hold so that `build` can be built without fetching anything."""
+    """Return the packages a lock must also pin so that `build` can be built without fetching anything."""
     return tuple(sorted({need for name in build for need in BUILDS.get(name, Build(("setuptools",))).needs}))
 
 
 def install_commands(build: Collection[str], pins: Sequence[Pin]) -> tuple[str, ...]:
     """Return the shell lines that install a lock saved as requirements.txt, ready to paste.
 
-    Nothing is fetched without a hash, and nothing is built but `build`. What is built with setuptools alone
-    takes one line: the locked setuptools, then everything. Other builds need torch, so wheels come first.
+    Every file is fetched with a hash, and only the packages in `build` are built. If setuptools suffices to
+    build them, one line installs the locked setuptools and then everything else. Otherwise the builds may
+    need torch, so a first line installs all wheels.
     """
     install = "python -m pip install --no-deps --require-hashes --only-binary :all:"
     if not build:
@@ -58,7 +63,7 @@ def install_commands(build: Collection[str], pins: Sequence[Pin]) -> tuple[str, 
         first = f"echo '{backend.name}=={backend.version}{hashes}' | {install} -r /dev/stdin"
         sources = "".join(f" --no-binary {name}" for name in names)
         return (f"{first} && {settings}{install}{sources} --no-build-isolation -r requirements.txt",)
-    # Every line of a pin but the last ends in a backslash, so delete up to the first line that does not.
+    # Every line of a pin except the last ends in a backslash: delete up to the first line without one.
     deletions = " ".join(f"-e '/^{name}==/,/[^\\\\]$/d'" for name in names)
     every = install.removesuffix(" --only-binary :all:")
     return (

@@ -1,4 +1,4 @@
-"""The last check of a lock before it is printed: nothing of the machine it was made on may be in it."""
+"""The last check of a lock before it is printed: it must reveal nothing of the machine it was made on."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _LEAKS = (
     ("a URL", r"://|\bfile:"),
     ("an index option", r"--(?:extra-)?index-url|--find-links|--trusted-host|--no-index"),
     ("an index option", r"(?m)^\s*-[if]\b"),
-    # The install command holds `/^name==/` and `$/d`, which are not paths: the slash of a path is followed
-    # by a letter or a digit. It may also read /dev/stdin.
+    # The install command contains `/^name==/` and `$/d`, which are not paths: in a path, a letter or a digit
+    # follows the slash. The command may also read /dev/stdin.
     ("an absolute path", r"(?m)(?:^|[\s\"'=(,:])(?:~?/(?!dev/stdin )[A-Za-z0-9_.]|[A-Za-z]:\\)"),
     ("an address or a login", r"@"),
 )
@@ -24,7 +24,7 @@ _LOCAL_VERSION = r"[0-9]\+([A-Za-z0-9.]+)"
 
 
 def checked(text: str, lock: Lock) -> str:
-    """Return the text of a lock if nothing of this machine is in it.
+    """Return the text of a lock unchanged if it reveals nothing of this machine.
 
     Raises:
         ExamineError: see `refuse_leaks`.
@@ -37,7 +37,7 @@ def refuse_leaks(text: str, allowed_labels: Collection[str] = (), addresses: Col
     """Check the text of a lock, comments included.
 
     `allowed_labels` are the local version labels (`cu128`) that the user chose; any other label means that a
-    wheel that happened to lie on this machine got into the lock. `addresses` are those that the pins hold.
+    local wheel of this machine got into the lock. `addresses` are the URLs of the pins, which are allowed.
 
     Raises:
         ExamineError: a URL, an index option, an absolute path, a login or a local version that was not

@@ -18,7 +18,7 @@ FORMAT = "1"
 """The version of the header's layout; the parser refuses any other."""
 
 HEADER_MARK = "envcheck: "
-"""What the header lines that a program reads back start with, after the comment sign."""
+"""The prefix, after the comment sign, of the header lines that a program reads back."""
 
 HEADER_FIELDS = ("target", "python", "platform", "glibc", "date", "maker", "matrix")
 """The fields of a `Lock` that the header holds as one word each."""
@@ -36,7 +36,7 @@ class Artifact(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """One package at one version, with every file of it that the lock admits.
+    """One package at one version, with every file of this release that may be installed.
 
     `url` is the address of the only file, a wheel, if that file is not on the default index.
 
@@ -93,13 +93,14 @@ class Lock:
     """Pins, and everything that was assumed when they were chosen.
 
     `python` is `3.11`, `platform` is `linux-x86_64`, `glibc` is the oldest C library that the lock installs
-    on. `proof` says how the combination was tried, in words. `needs` are facts of the machine that the lock
-    relies on, each `(key, operator, value)` with the operator `>=` or `=`; `train` are the facts of the
-    training it was chosen for. `build` names the packages that exist only as source. `date` (ISO), `maker`
-    (envcheck's version) and `matrix` (the digest of the knowledge) say when and with what the lock was made.
+    on. `needs` are facts of the machine that the lock relies on, each `(key, operator, value)` with the
+    operator `>=` or `=`. `train` are the facts, as `(key, value)`, of the training that the versions were
+    chosen for. `build` names the packages that exist only as source. `date` (ISO), `maker` (envcheck's
+    version) and `matrix` (the digest of the knowledge) say when and with what the lock was made. `notes` are
+    lines of prose for the header, and `proof` says in words how the combination was tested.
 
     Raises:
-        ValueError: a word that cannot be written into a header.
+        ValueError: a word that cannot be written into a header, or a package that is pinned twice.
     """
 
     target: str
@@ -141,7 +142,7 @@ class Lock:
         yield from (("build", name) for name in self.build)
 
     def digest(self) -> str:
-        """Return the sha256 of everything in the lock except its prose; it reveals lines edited by hand."""
+        """Return the sha256 of all fields, notes and proof included; it reveals lines edited by hand."""
         import hashlib  # it loads OpenSSL, which takes a fifth of Python's own start
 
         prose = [*self.notes, *filter(None, (self.proof,))]
@@ -187,9 +188,9 @@ def pin_lines(pins: Iterable[Pin]) -> str:
 
 # --- addresses --------------------------------------------------------------------------------------
 
-# A host and a path, so no login, query or fragment. Not compiled, because few locks need it.
+# Only a host and a path: no login, query or fragment. Not compiled, because few locks need it.
 _ADDRESS = r"https?://[A-Za-z0-9.-]+(?::[0-9]+)?/(?:[A-Za-z0-9._~!/+-]|%2B)+\.whl"
-_WHEEL_PARTS = (5, 6)  # name, version, a build number or none, three tags
+_WHEEL_PARTS = (5, 6)  # name, version, an optional build number, three tags
 
 
 def file_at(url: str) -> str:

@@ -29,7 +29,7 @@ def parse_requirements(text: str, where: str, local: Collection[str] = (), *, ve
     """Return the lock in a requirements.txt. Without envcheck's header the lock has no target.
 
     `local` are the local version labels to accept; a label means that a file comes from another index.
-    With `verify` off the header's digest is not compared: for locks that are shipped with this envcheck.
+    Without `verify` the header's digest is not compared; this is for locks shipped with envcheck itself.
 
     Raises:
         InputError: a line is not a pin with hashes, or the header is wrong; with the number of the line.
@@ -94,7 +94,7 @@ _PINNED = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)==(?P<version>[^\s;,]
 
 
 class _Requirement(NamedTuple):
-    """A requirement line in parts: name and version, the address if it has one, the options behind it."""
+    """A requirement line in parts: name and version, the address or "", the options after it."""
 
     name: str
     version: str
@@ -106,7 +106,7 @@ def _pin(requirement: str, comments: Iterable[str], where: str, local: Collectio
     """Return the pin of a requirement line and the comments below it.
 
     Raises:
-        InputError: the line is not an exact pin with hashes, or not one that a lock may hold.
+        InputError: the line is not an exact pin with hashes, or a lock may not contain it.
     """
     name, version, url, options = _requirement(requirement, where)
     _check_version(name, version, where, local if not url else None)
@@ -127,7 +127,7 @@ def _requirement(text: str, where: str) -> _Requirement:
         url, options = options[1], options[2:]
         head = f"{head}=={wheel[1]}"
     if any("://" in word or "@" in word for word in (head, *options)):
-        # The address is not repeated, because it may hold a login.
+        # The message does not repeat the address, because it may contain a login.
         raise InputError(where, "expected name==version, found a direct reference")
     found = _PINNED.fullmatch(head)
     if found is None or "*" in found["version"]:
@@ -138,7 +138,7 @@ def _requirement(text: str, where: str) -> _Requirement:
 def _check_version(name: str, text: str, where: str, local: Collection[str] | None) -> None:
     """Raise InputError if a text is not a version, or has a local label that is not among `local`.
 
-    None stands for any label: an address binds the file.
+    With None any label is accepted, because an address identifies the file.
     """
     try:
         version = Version(text)
@@ -187,7 +187,7 @@ _HEADER_KEYS = frozenset((*HEADER_FIELDS, "lock", "build", "digest"))
 
 
 class _HeaderReader:
-    """Collects the `# envcheck:` lines. They precede the first pin, but nothing depends on that."""
+    """The `# envcheck:` lines read so far. They precede the first pin, but nothing depends on that."""
 
     def __init__(self, where: str) -> None:
         self.where = where

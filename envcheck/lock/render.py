@@ -19,7 +19,7 @@ def render_requirements(lock: Lock) -> str:
     The same lock always gives the same bytes.
 
     Raises:
-        ExamineError: the text holds something of the machine it was made on (see `refuse_leaks`).
+        ExamineError: the text reveals something of this machine (see `refuse_leaks`).
     """
     return checked(comment_lines(_header(lock)) + pin_lines(lock.pins), lock)
 

@@ -18,7 +18,7 @@ from envcheck.core.errors import InputError
 from envcheck.lock.model import Artifact
 
 _LEGACY = {(2, 5): "manylinux1", (2, 12): "manylinux2010", (2, 17): "manylinux2014"}
-_ARCHITECTURES = {"x86_64": (2, 5), "aarch64": (2, 17)}  # the oldest glibc that a manylinux tag names for it
+_ARCHITECTURES = {"x86_64": (2, 5), "aarch64": (2, 17)}  # to the oldest glibc with a manylinux tag
 
 
 def platform_tags(platform: str, glibc: str) -> tuple[str, ...]:
@@ -46,7 +46,7 @@ def usable_tags(python: str, platform: str, glibc: str) -> frozenset[Tag]:
     """Return all wheel tags that CPython of a version (`3.11`) accepts on a platform.
 
     Raises:
-        InputError: the version is not one of Python, or as `platform_tags` raises it.
+        InputError: the version is not a Python version, or `platform_tags` raises it.
     """
     if not re.fullmatch(r"3\.\d{1,3}", python):
         raise InputError("python", f"expected a version such as 3.11, found {python!r}")
@@ -76,10 +76,10 @@ def release_of(filename: str) -> tuple[str, Version, frozenset[Tag] | None] | No
 def usable_files(
     name: str, version: str, files: Iterable[Artifact], tags: Collection[Tag], build: Collection[str]
 ) -> tuple[Artifact, ...]:
-    """Return the files of one release that may be installed: wheels for the tags, or sources to be built.
+    """Return the files of one release that may be installed: wheels that fit the tags, or sources.
 
-    Never both: the wheels of a package named in `build` may differ from what its source builds, and a package
-    that is not named must not run its setup.py.
+    Never return both. If `build` names the package, only its sources count, because its wheels may differ
+    from what they build; otherwise only its wheels count, because its setup.py must not run.
     """
     wanted = Version(version)
     found = []

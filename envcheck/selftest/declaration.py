@@ -14,9 +14,10 @@ from envcheck.core.errors import InputError
 
 
 class SelftestVariant(NamedTuple):
-    """One way to run a test: what it needs beyond its test, and the training facts it stands for.
+    """One way to run a test: what it needs beyond its test, and the training facts that it represents.
 
-    `ranks` is the smallest and the largest number of processes, if they differ from its test's.
+    `devices` are the kinds of device it runs on. `ranks` is the smallest and the largest number of processes,
+    or None if they are those of the test.
     """
 
     name: str
@@ -27,11 +28,11 @@ class SelftestVariant(NamedTuple):
 
 
 class SelftestDeclaration(NamedTuple):
-    """A self-test by its constants.
+    """A self-test, as its constants declare it.
 
-    `needs` are clauses as in compat/, `seconds` is the deadline of one variant, `ranks` the smallest and the
-    largest number of processes it runs in, `imports` what is imported once for all variants, and `digest`
-    that of its text and of the worker's.
+    `needs` are clauses as in compat/. `seconds` is the deadline of one variant. `ranks` is the smallest and
+    the largest number of processes. `imports` are the modules that are imported once for all variants.
+    `digest` is the sha256 of the source texts of the worker and of the test.
     """
 
     name: str
@@ -49,7 +50,7 @@ _CONSTANTS = {"LEVEL", "NEEDS", "IMPORTS", "SECONDS", "RANKS", "DEVICES", "TRAIN
 
 
 def read_declaration(name: str, text: str, worker: str) -> SelftestDeclaration:
-    """Return the declaration in a test's source text; `worker` is the source of what runs it.
+    """Return the declaration in a test's source text; `worker` is the source text of its worker.
 
     Raises:
         InputError: the text has no docstring or LEVEL, or a constant is not a literal.

@@ -21,19 +21,20 @@ _SIGNALS = {4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL", 1
 _LOST_PARTNER = re.compile(
     r"connection|peer|socket|broken pipe|timed? ?out|remote process|NCCL|ncclRemoteError", re.IGNORECASE
 )
-"""What the errors of a rank read like if its partner is gone."""
+"""Matches the errors that a rank reports if its partner is gone."""
 
 _CONSEQUENCE_S = 30.0
-"""How many seconds before a death was noticed an error may be its consequence.
+"""An error up to this many seconds before a death was noticed may be a consequence of that death.
 
-Writing a core file takes that long.
+A process that writes a core file dies that much later.
 """
 
 
 class ProcessEnd(NamedTuple):
     """How the process of one rank ended: its exit code (None if killed at the deadline) and its output.
 
-    `stacks` maps `test.variant` to the stacks written shortly before the deadline.
+    `journal` is the text of the events that the rank wrote, as `_events` reads it. `stacks` maps
+    `test.variant` to the stacks written shortly before the deadline.
     """
 
     code: int | None
@@ -89,7 +90,7 @@ def _rank(number: int, end: ProcessEnd, claim: SelftestDeclaration, variant: Sel
 def _events(journal: str) -> Iterator[Mapping[str, Any]]:
     """Yield the events of all tests.
 
-    A last line that a kill cut short is skipped, and so is anything that a library wrote in between.
+    Lines that are not events are skipped: a last line cut short by a kill, and output of a library.
     """
     for line in journal.splitlines():
         try:
@@ -112,9 +113,9 @@ class _Variant(NamedTuple):
     ranks: Sequence[_Rank]
 
     def outcome(self) -> Outcome:
-        """Return the outcome by the first rank that went wrong.
+        """Return the outcome, which the first rank that went wrong decides.
 
-        Ranks that only lost their partner come last.
+        Ranks that probably only lost their partner are considered last.
         """
         absent = next((rank for rank in self.ranks if rank.last("absent")), None)
         if absent is not None:
@@ -134,7 +135,7 @@ class _Variant(NamedTuple):
         return Outcome(self.claim, self.variant, result, why, rank, call)
 
     def _is_consequence(self, rank: _Rank, event: Mapping[str, Any]) -> bool:
-        """Return whether a rank went wrong because another one was gone, or may have."""
+        """Return whether a rank probably went wrong only because another one had failed or was gone."""
         others = [_failure(other) for other in self.ranks if other is not rank]
         if event["event"] == "end":
             gone = [other for other in others if other and other["event"] in ("died", "lost")]
@@ -146,7 +147,10 @@ class _Variant(NamedTuple):
         return event.get("signal") == _SIGABRT and earlier
 
     def _erred(self, rank: _Rank, end: Mapping[str, Any]) -> Outcome:
-        """Return the outcome of a rank that ended with an error; it may accuse another rank, or none (-1)."""
+        """Return the outcome of a rank that ended with an error.
+
+        The error may name the rank at fault (`accused`); -1 means that no single rank is at fault.
+        """
         accused = end.get("accused")
         number = accused if isinstance(accused, int) and -1 <= accused < len(self.ranks) else rank.number
         return Outcome(
@@ -186,7 +190,8 @@ class _Variant(NamedTuple):
     def _worker_died(self) -> Outcome:
         """Return the outcome if the worker ended during a test.
 
-        It reports every rank that is late, so without such a report it ended first, and its ranks with it.
+        The worker reports every rank that is late. Without such a report the worker ended first and its ranks
+        with it.
         """
         end = self.ranks[0].ended
         code = end.code or 0
@@ -212,8 +217,8 @@ class _Variant(NamedTuple):
     def _hung(self, unended: Sequence[_Rank]) -> Outcome:
         """Return the outcome if ranks began the test and did not end.
 
-        A rank in a collective waits for another one, so the rank that is elsewhere is the cause; if there is
-        none, the one that made the fewest calls.
+        A rank in a collective waits for another rank, so a rank outside any collective is the cause. If all
+        ranks are in collectives, the cause is the one that made the fewest calls.
         """
         cause = min(unended, key=lambda rank: (waiting(rank.stack), len(rank.all("call")), rank.number))
         why = f"not finished within {self.claim.seconds:g} s"
@@ -234,7 +239,7 @@ class _Variant(NamedTuple):
 
 
 def _failure(rank: _Rank) -> Mapping[str, Any]:
-    """Return the error, death or loss of a rank; an empty mapping if it is well or was only stopped."""
+    """Return the error, death or loss of a rank; an empty mapping if it passed, skipped or was stopped."""
     end = rank.last("end")
     if end:
         return {} if end.get("result") in (PASS, SKIP) else end
@@ -242,7 +247,7 @@ def _failure(rank: _Rank) -> Mapping[str, Any]:
 
 
 def _is_in_a_test(rank: _Rank) -> bool:
-    """Return whether the journal stops in the middle of a test, of this one or another."""
+    """Return whether the journal stops in the middle of a test, this one or another."""
     *_, last = {}, *_events(rank.ended.journal)
     return last.get("event") in ("begin", "call", "saw")
 

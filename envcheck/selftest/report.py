@@ -45,8 +45,8 @@ def tally(outcomes: Iterable[Outcome]) -> dict[str, int]:
 def facts(outcomes: Sequence[Outcome]) -> dict[str, Any]:
     """Return a facts file of `selftest.<name>`, pass or fail.
 
-    A test passes if one variant did and all others were skipped; a test that was not decided leaves no fact.
-    The source of a failure is the variant, and what was observed.
+    A test passes if a variant passed and none failed or is unknown. An undecided test yields no fact.
+    The source of a failure names the variant and what was observed.
     """
     results: dict[str, str] = {}
     sources: dict[str, str] = {}
@@ -66,7 +66,7 @@ def facts(outcomes: Sequence[Outcome]) -> dict[str, Any]:
 
 
 def render_report(report: SelftestReport) -> str:
-    """Return the report as text: a line for each variant, and below each failure what is known of it."""
+    """Return the report as text: a line for each variant, with the details of a failure below its line."""
     return "\n".join(_lines(report)) + "\n"
 
 
@@ -116,10 +116,10 @@ def _variant_name(outcome: Outcome) -> str:
 
 
 class _VariantLines:
-    """Writes how variants ended; what was written for an earlier variant is referred to, not repeated."""
+    """The lines on each variant; text already written for an earlier variant is referred to, not repeated."""
 
     def __init__(self) -> None:
-        self._first: dict[tuple[str, ...], str] = {}  # what was written → the variant it was written for
+        self._first: dict[tuple[str, ...], str] = {}  # text already written → its variant
 
     def lines(self, outcome: Outcome) -> Iterator[str]:
         ranks = f", {outcome.ranks} ranks" if outcome.ranks > 1 else ""
@@ -143,7 +143,7 @@ class _VariantLines:
             yield from self._rule_lines(outcome, full_name)
 
     def _rule_lines(self, outcome: Outcome, full_name: str) -> Iterator[str]:
-        """Yield the rule that forbids the combination, and its fixes unless they were written before."""
+        """Yield the rule that forbids the combination, and its fixes unless they are already written."""
         if outcome.sure:
             yield f"      known: {outcome.rule} (envcheck rule {outcome.rule})"
         else:
@@ -156,7 +156,7 @@ class _VariantLines:
 
 
 def _ends_of_traceback(trace: str) -> list[str]:
-    """Return where a traceback begins and its last line: the test's own call, and what was raised."""
+    """Return the first place and the last line of a traceback: the test's own call, and the exception."""
     lines = [line.strip() for line in trace.splitlines() if line.strip()]
     frames = [line for line in lines if line.startswith("File ")]
     if not frames or not lines:

@@ -43,8 +43,8 @@ def innermost_line(stack: str) -> str:
 def _test_frame(stack: str) -> re.Match[str] | None:
     """Return the innermost frame of the thread that runs the test, which faulthandler writes last.
 
-    A backward pass on CUDA runs in another thread, and the test's own thread only shows that it waits for
-    that.
+    During a backward pass on CUDA, the test's own thread only waits for autograd's threads. In that case
+    return the innermost frame of another thread that is not idle, if there is one.
     """
     threads = [_FRAME.search(thread) for thread in stack.split("hread 0x")[1:]]
     if not threads or threads[-1] is None:

@@ -16,16 +16,16 @@ from envcheck.training_config.values import FALSE, TRUE, as_number, same, spelle
 _COMPARISONS: Mapping[str, Any] = {">=": ge, "<=": le, "!=": ne, ">": gt, "<": lt}
 
 
-_PROOFS = 2  # names that prove a trainer; a script of its own may have one of them by chance
+_PROOFS = 2  # number of `proofs` that prove a trainer; a user's own script may have one by chance
 
 PROGRAM = "program"
-"""The name by which a condition asks for a text in the words that start the program."""
+"""The name in a condition whose value must be contained in a word that starts the program."""
 
 
 class DialectContext:
     """A document, its dialect, and the versions of installed packages, as far as they are known.
 
-    `typed` says that values have types of their own, which those of a command line have not.
+    `typed` says that values have types; it is false for a command line, where every value is text.
     """
 
     def __init__(self, document: Document, dialect: Dialect, installed: Mapping[str, str]) -> None:
@@ -44,7 +44,7 @@ class DialectContext:
         return [row for row in found if not row.trainers or {*row.trainers} & self._trainers]
 
     def source(self, row: DialectRow) -> str:
-        """Return the address of the code that a row is taken from."""
+        """Return the URL of the code that a row is taken from, or ""."""
         return row.source or self.dialect.sources.get(row.under, "")
 
     def proves_trainer(self) -> bool:
@@ -56,7 +56,7 @@ class DialectContext:
         return sum(name in self.settings for name in proofs) >= _PROOFS and not self._code_has_no_trainer()
 
     def _code_has_no_trainer(self) -> bool:
-        """Return whether the program's code could be read, and names nothing that is called a trainer."""
+        """Return whether all of the program's code could be read and no name in it contains `trainer`."""
         source = self.document.source
         if source is None or source.unresolved - {*self.dialect.libraries}:
             return False
@@ -73,7 +73,7 @@ class DialectContext:
         return versions.satisfies_all(self.installed[package], versions.parse_specifier(bounds))
 
     def refuses_unknown(self, section: str) -> Tri | None:
-        """Return whether a section refuses names that it does not know; None if it takes any name."""
+        """Return whether a section refuses unknown names; None if any name is valid in it."""
         policy = self.dialect.unknown.get(section, "")
         if not policy:
             return None
@@ -88,14 +88,14 @@ class DialectContext:
     # --- conditions ---------------------------------------------------------------------------------
 
     def may_apply(self, when: Mapping[str, Any], bounds: str, package: str) -> bool:
-        """Return whether settings certainly are as stated, and the release may be within bounds."""
+        """Return whether settings certainly are as `when` states, and the release may be within bounds."""
         return self._all_match(when) is Tri.YES and self.release_matches(bounds, package) is not Tri.NO
 
     def _all_match(self, when: Mapping[str, Any]) -> Tri:
         return min((self._matches(name, expected) for name, expected in when.items()), default=Tri.YES)
 
     def _matches(self, name: str, expected: Any) -> Tri:
-        """Return whether a setting is as stated; MAYBE if it is "auto" or only a shell knows it."""
+        """Return whether a setting is as stated; MAYBE if it is "auto" or known only at run time."""
         if isinstance(expected, list):
             return max(self._matches(name, alternative) for alternative in expected)
         if expected in ("given", "present", "absent"):
@@ -108,7 +108,7 @@ class DialectContext:
         return Tri.of(_satisfies(value, expected))
 
     def _matches_given(self, name: str, expected: str) -> Tri:
-        """Return whether a setting is there, or has a value; MAYBE where a program computes it."""
+        """Return whether a setting is given, or has a value; MAYBE if a program computes it."""
         setting = self.settings.get(name)
         if self.typed and setting is not None and isinstance(setting.value, Unknown):
             return Tri.MAYBE
@@ -117,7 +117,7 @@ class DialectContext:
         return Tri.of(self._is_given(name) == (expected == "present"))
 
     def _is_given(self, name: str) -> bool:
-        """Return whether a setting has a value; null and an empty section are none."""
+        """Return whether a setting has a value; null and an empty section do not count."""
         setting = self.settings.get(name)
         return setting is not None and setting.value is not None and setting.value != Section()
 
@@ -136,7 +136,7 @@ class DialectContext:
         if isinstance(value, Unknown) or (value is None and takes_null) or value == "auto":
             return "", Severity.NOTE
         if self._in_yaml and row.kind == "word" and isinstance(value, bool):
-            value = spelled(value)  # YAML 1.1 takes for false a `no` that was meant as a word
+            value = spelled(value)  # YAML 1.1 reads `no` as false, although a word was meant
         wrong = misfit(row, value, as_text=not self.typed or self.dialect.spelled)
         if wrong and (tolerated := self._conversion(row, value)):
             return f"{wrong}; {tolerated}", Severity.WARNING
@@ -148,7 +148,7 @@ class DialectContext:
         if not convertible or misfit(row, bool_as_number(value, row), as_text=True):
             return ""
         if self.dialect.unknown.get(row.under, "ignored") != "ignored":
-            # pydantic, which is what refuses unknown names, reads "3" as 3 and true as 1.
+            # Sections that refuse unknown names are read by pydantic, which reads "3" as 3 and true as 1.
             return f"{self.dialect.package} converts it, others that read this file do not"
         return "a text in YAML 1.1, which not every program converts" if self._in_yaml else ""  # such as 1e-4
 
@@ -164,7 +164,7 @@ def bool_as_number(value: SettingValue, row: DialectRow) -> SettingValue:
 
 
 def location(setting: Setting) -> str:
-    """Return where a setting stands, as the source of a fact."""
+    """Return the place of a setting, as the source of a fact."""
     line = f":{setting.name_place.line}" if setting.name_place.line else ""
     return f"{setting.name_place.file}{line}: {setting.name}"
 
@@ -184,7 +184,7 @@ def _satisfies(value: SettingValue, expected: Any) -> bool:
 
 
 def _spells(text: str, expected: Any) -> bool:
-    """Return whether a text stands for a value."""
+    """Return whether a text spells a value."""
     if isinstance(expected, bool):
         return spelled(text) in (TRUE if expected else FALSE)
     return spelled(text) == spelled(expected)

@@ -1,7 +1,7 @@
-"""Dialects: what the names of a configuration mean, as rows of data in compat/dialects, a file each. Pure.
+"""Dialects: what the names of a configuration mean, as rows of data in compat/dialects, one file each. Pure.
 
-A document belongs to the dialect whose marks it bears. compat/dialects/README.md explains every field of a
-row.
+A document belongs to the dialect whose marks (typical names) it has. compat/dialects/README.md explains every
+field of a row.
 """
 
 import math
@@ -58,16 +58,16 @@ class Implied(NamedTuple):
 
 
 class Family(NamedTuple):
-    """Words by which the name of a setting tells that it bears on a fact, whatever it means exactly.
+    """Words in a setting's name which show that the setting affects a fact, even if its meaning is not known.
 
-    A setting without a row whose name contains one of them leaves the fact open instead of at its default.
-    `beside` are words of names that do not bear on it all the same. So does the name of a model that the
-    regular expression `models` matches, such as one that tells of a quantised base, and the name of a file or
-    a program that `programs` matches.
+    If the name of a setting without a row contains one of `words` and none of `beside`, the fact is Unknown
+    instead of at its default. The fact is also Unknown if the regular expression `models` matches the name of
+    the model (such as that of a quantised base), or if `programs` matches the name of the file or of the
+    program.
 
-    Where the code of the program could be read and has none of the words, nor of those in `code`, the fact is
-    `absent` by default. So it is where the program has options that are flags, named as the regular
-    expression `switch` says, and all of them are off by default.
+    If the code of the program could be read and contains none of `words` or `code`, the fact is `absent` by
+    default. The same applies if the program has flags whose names match the regular expression `switch`, and
+    all of them are off by default.
     """
 
     key: str
@@ -81,9 +81,9 @@ class Family(NamedTuple):
 
 
 class PartSwitches(NamedTuple):
-    """Flags that train or freeze one part of a model each, by regular expressions of their names.
+    """Flags that each train or freeze one part of a model; regular expressions match their names.
 
-    The fact is true if one part is frozen. It defaults to false if `enough` flags are given and none
+    The fact is true if one part is frozen. It is false if at least `enough` flags are given and none of them
     freezes its part.
     """
 
@@ -94,7 +94,7 @@ class PartSwitches(NamedTuple):
 
 
 class Contradiction(NamedTuple):
-    """Settings that contradict one another, whatever the environment."""
+    """Settings that contradict one another in every environment."""
 
     code: str
     severity: str
@@ -135,7 +135,7 @@ class ExcludedRow(NamedTuple):
 class Dialect(NamedTuple):
     """One way of naming settings; `rows` has them by dotted name, with `*` for an index of a list.
 
-    The fields up to `in_code` stand in the dialect's own file; those behind it come also from the dialects
+    The fields up to `in_code` come from the dialect's own file only; later fields also come from the dialects
     that it extends.
     """
 
@@ -151,15 +151,15 @@ class Dialect(NamedTuple):
     auto: Sequence[str] = ()  # names that a trainer fills in
     sources: Mapping[str, str] = _EMPTY
     unread: Sequence[str] = ()  # facts that are Unknown if such a configuration cannot be read
-    enough: int = 1  # how many marks it takes to recognise the dialect
+    enough: int = 1  # the number of marks needed to recognise the dialect
     spelled: bool = False  # whether its program reads numbers that are written as text, such as YAML's 1e-4
-    proofs: Sequence[str] = ()  # names of which one proves the trainer; without any, marks do
-    inherits: str = ""  # the setting that names the file, or the files, that a configuration is built on
-    closed: bool = False  # whether no other name than those of its rows bears on a fact
+    proofs: Sequence[str] = ()  # names of which two prove the trainer; if empty, marks suffice
+    inherits: str = ""  # the setting that names the files a configuration is based on
+    closed: bool = False  # whether only names in its rows affect facts
     read_from: str = ""  # the releases of `package` whose code the rows were taken from
-    inside: str = ""  # the file's name, where a setting names its folder or a model that is not local
-    in_code: Sequence[str] = ()  # names that the program's code has, where it can be read
-    strict: str = ""  # which program refuses JSON with comments, as the end of a sentence
+    inside: str = ""  # name of the file in the folder that a setting names, such as a local model's
+    in_code: Sequence[str] = ()  # names that the program's code contains, if it can be read
+    strict: str = ""  # the program that refuses JSON with comments, as the end of a sentence
     fills: bool = False  # whether its trainer fills in what a DeepSpeed configuration leaves "auto"
     lineage: Sequence[str] = ()  # its own name and those of the dialects that it extends
     rows: Mapping[str, Sequence[DialectRow]] = _EMPTY
@@ -167,7 +167,7 @@ class Dialect(NamedTuple):
     defaults: Sequence[Implied] = ()
     families: Sequence[Family] = ()
     switches: Sequence[PartSwitches] = ()
-    libraries: Sequence[str] = ()  # packages that change nothing about families by being imported
+    libraries: Sequence[str] = ()  # packages whose import says nothing about the families
     contradictions: Sequence[Contradiction] = ()
     filled: Sequence[FilledRow] = ()
     excluded: Sequence[ExcludedRow] = ()
@@ -226,7 +226,7 @@ def _dialect(name: str, trees: Mapping[str, Mapping[str, Any]], common: Sequence
 def _for_all(
     kind: Any, table: str, own: Mapping[str, Any], trees: Mapping[str, Mapping[str, Any]]
 ) -> list[Any]:
-    """Return rows that the dialect `arguments` lists for all dialects that are not closed."""
+    """Return the rows that the dialect `arguments` adds to each dialect that is not closed."""
     return [] if own.get("closed") else [_row(kind, row) for row in trees.get("arguments", {}).get(table, ())]
 
 
@@ -252,7 +252,7 @@ def _by_name(rows: Iterable[DialectRow]) -> dict[str, list[DialectRow]]:
 def _rows_of(
     table: str, lineage: Sequence[str], trees: Mapping[str, Mapping[str, Any]]
 ) -> Iterator[Mapping[str, Any]]:
-    """Yield the rows of a table along the lineage, each with the package of the file that it stands in."""
+    """Yield the rows of a table along the lineage, each with the package of its file."""
     for name in lineage:
         for row in trees[name].get(table, ()):
             yield {"package": trees[name].get("package", ""), **row}
@@ -272,15 +272,15 @@ def _row(kind: Any, row: Mapping[str, Any]) -> Any:
 
 # --- recognising a document ----------------------------------------------------------------------------
 
-_PROGRAM_WEIGHT = 100  # how many marks the name of a program counts for
+_PROGRAM_WEIGHT = 100  # the number of marks that the name of a program counts as
 
 
 def recognised(document: Document, dialects: Mapping[str, Dialect]) -> Dialect | None:
-    """Return the dialect whose marks the document bears, or None.
+    """Return the dialect whose marks the document has, or None.
 
-    A dialect needs `enough` marks, inherited ones not counted. Of several, the one with most marks wins,
-    those of the dialects it extends included; among equals the one with the longer lineage, which is more
-    specific. A command line without marks belongs to the dialect `arguments`.
+    A dialect needs `enough` marks of its own. Of several dialects, the one with the most marks wins,
+    including those of the dialects it extends. Among equals, the one with the longer lineage wins, because it
+    is more specific. A command line without marks belongs to the dialect `arguments`.
     """
     if document.dialect:
         return dialects[document.dialect]
@@ -335,7 +335,7 @@ _KINDS = {
 
 
 def misfit(row: DialectRow, value: SettingValue, *, as_text: bool) -> str:
-    """Return what is wrong with a value, or ""; `as_text` says that a text may stand for any kind."""
+    """Return what is wrong with a value, or ""; `as_text` says that a text may spell a value of any kind."""
     if row.words:
         allowed = any(same(value, word) or (as_text and _spells(value, word)) for word in row.words)
         return "" if allowed else f"expected {alternatives(row.words)}, found {shown(value)}"

@@ -1,4 +1,4 @@
-"""What a training configuration says, before its meaning is known: settings, each with its places.
+"""The content of a training configuration, without its meaning: settings, each with its places.
 
 A reader (`readers/`) turns a text into documents; a dialect (`dialects`) knows what their names mean.
 """
@@ -25,9 +25,9 @@ class Setting(NamedTuple):
     """A name and its value, with their places.
 
     `name` is dotted (`zero_optimization.offload_optimizer.device`, `datasets.0.path`); a key that contains a
-    dot is quoted in it. For command lines the name has no leading dashes and `_` for `-`, and the value is
-    text; in JSON and YAML the value has the type that the file gives it. Unknown stands for a value that only
-    a shell knows. A bare flag has no value, so `place` is that of its name.
+    dot is quoted in it. For command lines the name has no leading dashes and has `_` instead of `-`, and the
+    value is text; in JSON and YAML the value has the type that the file gives it. A value that is known only
+    at run time is Unknown. A bare flag has no value, so `place` is that of its name.
     """
 
     name: str
@@ -37,10 +37,11 @@ class Setting(NamedTuple):
 
 
 class ProgramSource(NamedTuple):
-    """What the code of a program and of its project's modules names.
+    """The names in the code of a program and of its project's modules; `file` is the program's own file.
 
-    `unresolved` are the packages that it imports and that are not part of its project. `options` are those of
-    the program that have a literal default; `calls` the dotted names of what the code calls and imports.
+    `unresolved` are the packages, other than the standard library, that the code imports and that were not
+    read. `options` are the options of the program that have a literal default, with that default.
+    `calls` are the dotted names of what the code calls and imports.
     """
 
     file: str
@@ -53,12 +54,12 @@ class ProgramSource(NamedTuple):
 class Document(NamedTuple):
     """The settings of one text, or of one launch in it.
 
-    If a name is given twice, the later setting counts, as every program reads it; `repeated` has the name,
-    the first place and the later place. `deviations` are what the text contains beyond its form (a comment in
-    JSON), the first of each kind. If more may be given than could be read, `incomplete` says why; it is empty
-    if this is all. `written_files` names the files that the text itself writes, which need not exist yet.
-    `diagnostics` are those of the reader. Of a `partial` document only what it certainly states counts; what
-    it lacks, and what only a run would tell, says nothing.
+    If a name is given twice, the later setting applies, as in every program; `repeated` has the name, the
+    first place and the later place. `deviations` are the first of each kind of syntax beyond the form (a
+    comment in JSON). `incomplete` gives the reason if there may be more settings than could be read, else it
+    is empty. `written_files` names the files that the text itself writes, which need not exist yet.
+    `diagnostics` are those of the reader. Of a `partial` document only known values are used: nothing follows
+    from a missing or unknown setting.
     """
 
     file: str
@@ -72,8 +73,8 @@ class Document(NamedTuple):
     incomplete: str = ""
     written_files: tuple[str, ...] = ()
     diagnostics: tuple[Diagnostic, ...] = ()
-    source: ProgramSource | None = None  # of the program that is launched, if it could be read
-    folder: str = ""  # where the launch is started, if its script has changed there
+    source: ProgramSource | None = None  # the code of the launched program, if it could be read
+    folder: str = ""  # the current folder of the launch, if its script has changed it
     partial: bool = False
 
     def names(self) -> frozenset[str]:
@@ -84,8 +85,8 @@ class Document(NamedTuple):
 class Reference(NamedTuple):
     """Another configuration that a setting names, and the dialect it is expected to have.
 
-    If its name cannot be read, `unknown` says why and `path` is empty; it may then name none at all if it is
-    `optional`.
+    If the name of the configuration is not known, `unknown` gives the reason and `path` is empty. If in
+    addition `optional` is true, there may be no configuration at all.
     """
 
     path: str

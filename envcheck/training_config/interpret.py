@@ -1,6 +1,6 @@
 """What a document means in its dialect: `train.*` facts, diagnostics, and the files that it names. Pure.
 
-Where the installed release of a package is known, it decides what that package accepts and refuses.
+If the installed release of a package is known, that release decides which settings are accepted.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from envcheck.training_config.setting_diagnostics import SettingDiagnostics
 from envcheck.training_config.setting_facts import default_facts, facts, open_facts
 from envcheck.training_config.values import FALSE, UNDECIDED, spelled
 
-_MAX_NAMES = 8  # that one diagnostic lists
+_MAX_NAMES = 8  # listed in one diagnostic
 _MAX_DIAGNOSTICS = 100  # of one document
-_GENERIC = ("transformers",)  # dialects that many programs share, whose own files may have sections
+_GENERIC = ("transformers",)  # dialects of many programs; files of these programs may have sections
 _PASSED_ON: Mapping[str, Sequence[str]] = {
     "peft": ("peft_type", "lora_alpha", "lora_dropout"),
     "training_arguments": (
@@ -30,19 +30,19 @@ _PASSED_ON: Mapping[str, Sequence[str]] = {
         "lr_scheduler_type", "save_strategy", "output_dir", "warmup_ratio", "weight_decay",
     ),
 }  # fmt: skip
-"""Dialects of sections, with the names by which they are recognised."""
+"""The dialects of sections, with the setting names by which each is recognised."""
 
 _PATHS = ("config_path", "config_file", "path")
 _ENOUGH_MARKS = {"training_arguments": 3}
-_SHIPS_CONFIGURATIONS = (
-    "torchtune",
-)  # dialects whose programs find a configuration by a name without an ending
+# Dialects of programs that include configurations, which are named without a file ending.
+_SHIPS_CONFIGURATIONS = ("torchtune",)
 
 
 class Interpretation(NamedTuple):
-    """A document with its facts, its diagnostics and the files it names; without a dialect it has none.
+    """A document with its facts, its diagnostics and the files it names; all are empty without a dialect.
 
-    `defaults` count only for facts that nothing states, and `open_facts` only for those and before defaults.
+    `defaults` and `open_facts` (Unknown) apply only to facts that nothing states; `open_facts` override
+    `defaults`.
     """
 
     document: Document
@@ -57,7 +57,7 @@ class Interpretation(NamedTuple):
 def understood(
     document: Document, dialects: Mapping[str, Dialect], installed: Mapping[str, str]
 ) -> list[Interpretation]:
-    """Return what a document means, after what each configuration embedded in it means.
+    """Return the interpretations of the configurations embedded in a document, then that of the document.
 
     `installed` are versions of packages, as far as they are known.
     """
@@ -96,9 +96,9 @@ def understood(
 
 
 def _sections(document: Document, dialect: Dialect | None) -> Iterator[tuple[str, Document]]:
-    """Yield the sections of a program's own file that hold what is passed on to a known class, by name.
+    """Yield (name, section) of the sections of a program's own file that contain arguments of a known class.
 
-    Such are `training_args` with the arguments of TrainingArguments, and `peft_config`.
+    Examples are `training_args`, with the arguments of TrainingArguments, and `peft_config`.
     """
     if (
         document.form == "arguments"
@@ -126,7 +126,7 @@ def _sections(document: Document, dialect: Dialect | None) -> Iterator[tuple[str
 def _not_understood(
     context: DialectContext, opened: Sequence[Fact], noted: set[Place]
 ) -> Iterator[Diagnostic]:
-    """Note in one line the settings that bear on facts, whose meaning is not known and nothing else notes."""
+    """Yield one note on the settings that affect facts in an unknown way and have no other diagnostic."""
     sources = {fact.source for fact in opened}
     settings = [
         each
@@ -171,7 +171,7 @@ def _without_path(name: str) -> str:
 
 
 def _is_shipped(name: str, *, dialect: str) -> bool:
-    """Return whether a name stands for a configuration that its program brings along: `llama3/8B_lora`."""
+    """Return whether a name is that of a configuration included in its program, such as `llama3/8B_lora`."""
     return dialect in _SHIPS_CONFIGURATIONS and not name.endswith((".yaml", ".yml", ".json"))
 
 
@@ -182,7 +182,7 @@ def _names_a_file(value: SettingValue, row: DialectRow) -> bool:
 
 
 def _embedded(context: DialectContext, dialects: Mapping[str, Dialect]) -> Iterator[Document]:
-    """Yield the configurations inside this one, with names relative to the setting that holds them."""
+    """Yield the configurations inside this one, with names relative to the setting that contains them."""
     document = context.document
     for name in context.settings:
         dialect = next((row.refers for row in context.rows(name) if row.refers), "")

@@ -1,8 +1,8 @@
 """Merge the configurations of one launch the way the trainer merges them. Pure.
 
-What a DeepSpeed configuration sets overrides the trainer's arguments. What it leaves `"auto"` is filled in
-from these arguments. If it sets anything else than they do, the trainer refuses it (`filled` rows of the
-dialect).
+A setting in a DeepSpeed configuration overrides the trainer's argument. A setting that is `"auto"` is filled
+in from the trainer's arguments. If a setting differs from the argument that would fill it in, the trainer
+refuses it (`filled` rows of the dialect).
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ from envcheck.training_config.merge_conflicts import BATCH_ARITHMETIC, conflicts
 def merged(
     parts: Sequence[Interpretation], unread: Sequence[tuple[int, Fact]] = ()
 ) -> tuple[list[Fact], list[Diagnostic]]:
-    """Return the facts that all parts together state, and what is wrong with them together.
+    """Return the facts that the combined parts state, and what is wrong with the combination.
 
-    The later a part, the more it counts. `unread` are facts of files that could not be read, each with the
-    launch that names the file; a part that states the fact counts more. If the launches of one script
-    disagree on a fact, it is Unknown.
+    Later parts override earlier ones, and DeepSpeed configurations override all others. `unread` are facts of
+    files that could not be read, each with the number of the launch that names the file (0 for all launches);
+    any part that states the fact overrides them. If the launches of one script disagree on a fact, it is
+    Unknown.
     """
     outcomes = []
     diagnostics: dict[tuple[object, ...], Diagnostic] = {}
@@ -32,13 +33,14 @@ def merged(
         outcomes.append(_facts(group, [fact for number, fact in unread if number in (0, launch)]))
         for diagnostic in conflicts(group, outcomes[-1]):
             diagnostics.setdefault((diagnostic.code, diagnostic.text, diagnostic.places), diagnostic)
-            if diagnostic.code == BATCH_ARITHMETIC:  # a refused value states no fact and is reported once
+            # A refused value states no fact, so it is reported only once.
+            if diagnostic.code == BATCH_ARITHMETIC:
                 outcomes[-1].pop("train.global_batch_size", None)
     return _agreed(outcomes), list(diagnostics.values())
 
 
 def _launches(parts: Sequence[Interpretation]) -> Iterator[tuple[int, list[Interpretation]]]:
-    """Yield each launch with its own parts and those of all launches, in their order; 0 if there is none."""
+    """Yield each launch with its own parts and those common to all launches, in order; 0 without launches."""
     numbered: dict[int, list[tuple[int, Interpretation]]] = {}
     for index, part in enumerate(parts):
         numbered.setdefault(part.document.launch, []).append((index, part))
@@ -50,7 +52,8 @@ def _launches(parts: Sequence[Interpretation]) -> Iterator[tuple[int, list[Inter
 def _facts(group: Sequence[Interpretation], unread: Sequence[Fact]) -> dict[str, Fact]:
     """Return the facts of one launch by key."""
     facts: dict[str, Fact] = {fact.key: fact for fact in unread}
-    named = {key for key, fact in facts.items() if fact.value is not None}  # by naming the file alone
+    # Known from the name of a file alone, although its content could not be read.
+    named = {key for key, fact in facts.items() if fact.value is not None}
     for part in sorted(group, key=is_deepspeed_config):
         own = set(named)
         for fact in part.facts:
@@ -63,10 +66,11 @@ def _facts(group: Sequence[Interpretation], unread: Sequence[Fact]) -> dict[str,
 
 
 def _add_open_and_defaults(facts: dict[str, Fact], group: Sequence[Interpretation]) -> None:
-    """Add what nothing states: first what is left open, then what the programs do by default."""
+    """Add the facts that nothing states: first those that are left open, then the defaults of programs."""
     opened = [fact for part in group for fact in part.open_facts]
     defaults = [fact for part in reversed(group) for fact in part.defaults]
-    if _has_adapter([*facts.values(), *defaults]):  # which freezes the base, whatever its parts
+    # An adapter freezes the base model, whatever the flags for its parts say.
+    if _has_adapter([*facts.values(), *defaults]):
         opened = [fact for fact in opened if fact.key != _FROZEN]
         defaults = [fact for fact in defaults if fact.key != _FROZEN]
         if _FROZEN in facts and facts[_FROZEN].value is False:
@@ -76,7 +80,7 @@ def _add_open_and_defaults(facts: dict[str, Fact], group: Sequence[Interpretatio
     for part in group:
         for key in sorted(_possible_keys(part) - facts.keys()):
             facts[key] = Fact(key, Unknown(part.document.incomplete), part.document.file)
-    if "train.zero_stage" in facts:  # ZeRO is DeepSpeed's, whatever launches it
+    if "train.zero_stage" in facts:  # ZeRO implies DeepSpeed, whatever the launcher
         defaults = [fact for fact in defaults if fact.key != "train.parallel"]
     for fact in defaults:
         facts.setdefault(fact.key, fact)

@@ -1,4 +1,4 @@
-"""What is wrong with the configurations of one launch together: what a trainer or DeepSpeed refuses. Pure."""
+"""Find combinations of the configurations of one launch that a trainer or DeepSpeed refuses. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BATCH_ARITHMETIC = "batch-arithmetic"
 """The code of the diagnostic on a batch size that is not the product of its factors."""
 
 _DEEPSPEED = "deepspeed"
-_MAX_COUNT = 1 << 53  # up to here a float holds every whole number exactly
+_MAX_COUNT = 1 << 53  # a float represents every whole number up to this one exactly
 
 
 def is_deepspeed_config(part: Interpretation) -> bool:
@@ -28,7 +28,7 @@ def is_deepspeed_config(part: Interpretation) -> bool:
 
 
 def conflicts(group: Sequence[Interpretation], facts: Mapping[str, Fact]) -> Iterator[Diagnostic]:
-    """Yield what is wrong with the parts of one launch together; `facts` are those they state."""
+    """Yield what is wrong with the combined parts of one launch; `facts` are those that they state."""
     configs = [part for part in group if is_deepspeed_config(part)]
     trainers = [part for part in group if part.dialect is not None and not is_deepspeed_config(part)]
     if len(configs) > 1:
@@ -63,7 +63,7 @@ class _DeepSpeedConfig:
         self.fillers = [trainer for trainer in trainers if trainer.dialect and trainer.dialect.fills]
 
     def conflicts(self, facts: Mapping[str, Fact]) -> Iterator[Diagnostic]:
-        """Yield what is wrong with this configuration beside the trainers' arguments."""
+        """Yield what is wrong with this configuration, given the trainers' arguments."""
         yield from self._not_plain_json()
         for filled in self.dialect.filled:
             if trainers := self._trainers_of(filled.by):
@@ -83,7 +83,7 @@ class _DeepSpeedConfig:
     # --- form ---------------------------------------------------------------------------------------
 
     def _not_plain_json(self) -> Iterator[Diagnostic]:
-        """Yield what goes beyond JSON if a program of this launch accepts plain JSON only."""
+        """Yield syntax beyond JSON if a program of this launch accepts plain JSON only."""
         strict = next(
             (part.dialect.strict for part in self.trainers if part.dialect and part.dialect.strict), ""
         )
@@ -113,7 +113,7 @@ class _DeepSpeedConfig:
             return
         settings = [argument.setting for argument in given if argument.setting is not None]
         if not settings and not any(map(_certain_trainer, trainers)):
-            return  # a script without arguments has its own defaults, if it uses a Trainer at all
+            return  # a script without arguments may have other defaults, or no Trainer
         origin, severity = ("", Severity.ERROR) if settings else _default_origin(trainers)
         names = " and ".join(row.arguments[: 1 if row.any else None])
         arguments = f"{names} is {', '.join(map(_quoted, values))}{origin}"
@@ -128,7 +128,7 @@ class _DeepSpeedConfig:
         )
 
     def _set_beside_the_file(self, row: ExcludedRow) -> Iterator[Diagnostic]:
-        """Yield what another file may not set beside this one."""
+        """Yield settings of other files that must not be combined with this one."""
         for part in self._trainers_of(row.by):
             settings = _by_name(part)
             applies = all(
@@ -152,7 +152,7 @@ class _DeepSpeedConfig:
         ]
 
     def _auto_without_trainer(self) -> Iterator[Diagnostic]:
-        """Yield what is "auto" without a trainer that fills it in."""
+        """Yield settings that are "auto" without a trainer that fills them in."""
         waiting = [setting for setting in self._auto_settings() if setting.name in self.dialect.auto]
         if not waiting or self.fillers:
             return
@@ -170,7 +170,7 @@ class _DeepSpeedConfig:
         )
 
     def _auto_not_filled(self) -> Iterator[Diagnostic]:
-        """Yield what is "auto" although no trainer ever fills it in."""
+        """Yield settings that are "auto" although no trainer ever fills them in."""
         for setting in self._auto_settings():
             if setting.name not in self.dialect.auto:
                 refused = "accelerate, through which the Trainer starts DeepSpeed, refuses that"
@@ -190,7 +190,7 @@ class _DeepSpeedConfig:
         factors = list(self._batch_factors(facts))
         complete = len(factors) == len(_BATCH_FACTORS) + 1
         product = math.prod(factor.number for factor in factors)
-        if product == 0:  # no process, or no step: such a batch cannot be judged
+        if product == 0:  # no process, or no step: such a batch size cannot be checked
             return
         if total == product or (not complete and total % product == 0):
             return
@@ -227,10 +227,10 @@ _BATCH_FACTORS = (
     ("train_micro_batch_size_per_gpu", "per_device_train_batch_size"),
     ("gradient_accumulation_steps", "gradient_accumulation_steps"),
 )
-"""Names of DeepSpeed, and the arguments that fill them in."""
+"""DeepSpeed's settings, and the arguments that fill them in."""
 
 _SHARES_BATCHES = ("train.tensor_parallel", "train.sequence_parallel", "train.context_parallel")
-"""Facts under which several processes work on one batch, so that their number is no factor."""
+"""Facts under which several processes share one batch, so that their number is not a factor."""
 
 _BATCH_SOURCE = "https://github.com/deepspeedai/DeepSpeed/blob/v0.19.5/deepspeed/runtime/config.py"
 
@@ -262,7 +262,7 @@ def _arguments(row: FilledRow, parts: Sequence[Interpretation]) -> list[_Given]:
 
 
 def _any_of(given: Sequence[_Given]) -> _Given:
-    """Return whether one of several flags is on, with the setting that decides it."""
+    """Return whether any of several flags is on, with the setting that decides it."""
     for argument in given:
         if _is_open(argument.value):
             return _Given(None, argument.setting)
@@ -302,7 +302,7 @@ def _equal_values(one: SettingValue, other: SettingValue) -> bool:
 
 
 def _quoted(value: SettingValue) -> str:
-    """Return a value as a message has it: a text without quotes, a list with all its items."""
+    """Return a value as a message shows it: a text without quotes, a list with all its items."""
     if isinstance(value, tuple):
         return f"[{', '.join(map(_quoted, value))}]"
     return value if isinstance(value, str) else shown(value)

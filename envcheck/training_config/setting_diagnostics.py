@@ -1,4 +1,4 @@
-"""What is wrong with a document by itself: contradictions, unknown and outdated names, wrong values. Pure."""
+"""Find what is wrong with one document: contradictions, unknown and outdated names, wrong values. Pure."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from envcheck.training_config.document import Setting
 from envcheck.training_config.setting_facts import value_outside_fact
 
 # A name counts as misspelt if it resembles a known one in all of these ways.
-_MAX_EDITS = 3  # letters that it has more or fewer
-_EQUAL_LETTERS = 5  # letters at its beginning or its end that are equal
+_MAX_EDITS = 3  # largest difference in length, in letters
+_EQUAL_LETTERS = 5  # equal letters at the beginning or at the end
 _MIN_SIMILARITY = 0.9  # difflib's ratio of the whole name
 _SUGGESTION_SIMILARITY = 0.75  # difflib's ratio for a suggestion in a section that is fully known
 
@@ -24,11 +24,11 @@ class SettingDiagnostics:
     """Checks the settings of one document."""
 
     def __init__(self, context: DialectContext) -> None:
-        """Take the document with its dialect."""
+        """Check the document of this context."""
         self.context, self.document, self.dialect = context, context.document, context.dialect
 
     def all(self) -> Iterator[Diagnostic]:
-        """Yield those of the reader, those of the whole document, then those of each setting."""
+        """Yield the diagnostics of the reader, those on the whole document, then those on each setting."""
         yield from self.document.diagnostics
         yield from self._repeated()
         yield from self._contradictions()
@@ -83,7 +83,7 @@ class SettingDiagnostics:
         if refused is None or is_comment:
             return
         if setting.value == "auto":
-            refused = Tri.NO  # it is removed before anything is checked
+            refused = Tri.NO  # such a name is removed before the check
         program = self.dialect.package or self.dialect.title
         since = self.dialect.unknown[section].partition(">=")[2]
         consequence = {
@@ -102,7 +102,7 @@ class SettingDiagnostics:
         )
 
     def _misspelt_argument(self, setting: Setting) -> Iterator[Diagnostic]:
-        """Note an argument that nearly equals one that states a fact; the script may define both."""
+        """Note an argument whose name resembles one that states a fact; the script may define both."""
         name = setting.name
         near = [
             known
@@ -123,7 +123,7 @@ class SettingDiagnostics:
             yield Diagnostic(Severity.NOTE, "unknown-name", text, (setting.name_place,), advice)
 
     def _suggestion(self, section: str, leaf: str) -> str:
-        """Return which name was meant: the same elsewhere, else the nearest here, else anywhere."""
+        """Return advice on the name meant: the same one elsewhere, else the nearest here, else anywhere."""
         names = [
             name
             for name, rows in self.dialect.rows.items()
@@ -143,7 +143,7 @@ class SettingDiagnostics:
         return ""
 
     def _missing_in_release(self, setting: Setting, row: DialectRow) -> Iterator[Diagnostic]:
-        """Yield a name that the installed release does not have, or no longer has."""
+        """Yield a name that the installed release does not have yet, or no longer has."""
         if self.context.release_matches(row.versions, row.package) is not Tri.NO:
             return
         section, _, leaf = setting.name.rpartition(".")
@@ -161,7 +161,7 @@ class SettingDiagnostics:
         yield Diagnostic(severity, "other-release", text, (setting.name_place,), _new_name(row), source)
 
     def _old_name(self, setting: Setting, row: DialectRow) -> Iterator[Diagnostic]:
-        """Yield a name that has a new one, if the new one is set too or the installed release has it."""
+        """Yield an old name, if the new one is also set or the installed release has the new one."""
         if not row.renamed:
             return
         section, _, leaf = setting.name.rpartition(".")

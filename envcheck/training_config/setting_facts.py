@@ -14,7 +14,7 @@ from envcheck.training_config.document import Scalar, Section, Setting, SettingV
 from envcheck.training_config.values import FALSE, TRUE, UNDECIDED, alternatives, as_number, spelled
 
 MODEL = "model"
-"""The dialect of a model's own configuration, which settings that name a model refer to."""
+"""The dialect of a model's own configuration, to which settings that name a model refer."""
 
 
 def facts(context: DialectContext) -> Iterator[Fact]:
@@ -48,7 +48,7 @@ def _stated(context: DialectContext, setting: Setting, *, weak: bool) -> Iterato
 
 
 def _frozen_parts(context: DialectContext) -> Iterator[Fact]:
-    """Yield that a part of the model is frozen, by a flag that says so."""
+    """Yield that a part of the model is frozen, for each flag that freezes one."""
     for switches, setting, frozen in _switched(context):
         if frozen:
             yield Fact(switches.key, Known(True), location(setting))
@@ -70,7 +70,7 @@ def _switched(context: DialectContext) -> Iterator[tuple[PartSwitches, Setting, 
 
 
 def _nothing_frozen(context: DialectContext) -> Iterator[Fact]:
-    """Yield that nothing is frozen, if flags for enough parts say so."""
+    """Yield that nothing is frozen, if enough flags are given and none freezes its part."""
     found = list(_switched(context))
     for switches in context.dialect.switches:
         own = [setting for of, setting, frozen in found if of is switches and not frozen]
@@ -79,7 +79,7 @@ def _nothing_frozen(context: DialectContext) -> Iterator[Fact]:
 
 
 def default_facts(context: DialectContext) -> Iterator[Fact]:
-    """Yield what the program does where nothing says otherwise; Unknown if that depends on its release."""
+    """Yield the defaults of the program; Unknown if a default depends on a release that is not known."""
     possible: dict[str, list[Implied]] = {}
     settled: set[str] = set()
     for row in context.dialect.defaults:
@@ -102,7 +102,10 @@ def default_facts(context: DialectContext) -> Iterator[Fact]:
 
 
 def _absent_from_code(context: DialectContext) -> Iterator[Fact]:
-    """Yield what holds because the program's own code, all of which could be read, never names it."""
+    """Yield facts that are absent because the code never names them, or because its flags are off by default.
+
+    Yield nothing if some of the program's code could not be read.
+    """
     source = context.document.source
     if source is None or source.unresolved - {*context.dialect.libraries}:
         return
@@ -117,9 +120,9 @@ def _absent_from_code(context: DialectContext) -> Iterator[Fact]:
 
 
 def _switches_of(family: Family, options: Mapping[str, Scalar]) -> list[bool]:
-    """Return the defaults of the options that switch on what a family is about: flags, and a 0.
+    """Return the defaults of the options that switch on a family's feature: flags, and numbers that are 0.
 
-    Another number, such as a rank, says nothing: it may wait for a flag.
+    Any other number, such as a rank, is left out: it may take effect only with a flag.
     """
     return [
         bool(default)
@@ -131,14 +134,17 @@ def _switches_of(family: Family, options: Mapping[str, Scalar]) -> list[bool]:
 
 
 def _is_named(family: Family, name: str) -> bool:
-    """Return whether a name in a program's code bears on the fact of a family."""
+    """Return whether a name in a program's code affects the fact of a family."""
     if any(word in name for word in family.code):
         return True
     return any(word in name for word in family.words) and not any(word in name for word in family.beside)
 
 
 def open_facts(context: DialectContext) -> Iterator[Fact]:
-    """Yield the facts that a setting bears on whose meaning is not known, by its name."""
+    """Yield as Unknown the facts that the name of a setting, model or program affects in an unknown way.
+
+    A setting that states another fact can leave open only `train.quantization`.
+    """
     switched = {setting.name for _, setting, _ in _switched(context)}
     for setting in context.settings.values():
         rows = context.rows(setting.name)
@@ -167,7 +173,7 @@ def open_facts(context: DialectContext) -> Iterator[Fact]:
 
 
 def _opened_by_model(context: DialectContext) -> Iterator[Fact]:
-    """Yield the facts that the name of the model bears on."""
+    """Yield as Unknown the facts that the name of the model affects."""
     for setting in context.settings.values():
         if not isinstance(setting.value, str) or not any(
             row.refers == MODEL for row in context.rows(setting.name)
@@ -189,18 +195,17 @@ def _is_off(value: SettingValue) -> bool:
 
 
 def value_outside_fact(context: DialectContext, row: DialectRow, value: SettingValue) -> str:
-    """Return what is wrong with a setting whose value its fact cannot have, or ""."""
+    """Return what is wrong with a value that the fact of its row cannot have, or ""."""
     reading = _reading(context, row, value)
     return "" if reading is None else _outside_vocabulary(row, reading)
 
 
 def _reading(context: DialectContext, row: DialectRow, value: SettingValue) -> Reading | None:
-    """Return what a row makes of a value; None if the value states nothing, or is of the wrong kind."""
+    """Return the fact value that a row derives; None if the value states nothing or is of the wrong kind."""
     if not row.key:
         return None
-    if isinstance(
-        value, Unknown
-    ):  # a program may compute None, while an argument that a shell fills in is given
+    if isinstance(value, Unknown):
+        # A program may compute None, but a command-line argument with an unknown value is given.
         return value if row.when != "given" or row.value is None or context.typed else Known(row.value)
     text = spelled(bool_as_number(value, row))
     if row.values or row.patterns:
@@ -214,7 +219,7 @@ def _reading(context: DialectContext, row: DialectRow, value: SettingValue) -> R
 
 
 def _listed(row: DialectRow, text: str) -> Known | None:
-    """Return what a row lists for a text, for one word of it, or for the first expression that it matches."""
+    """Return the value that a row lists for a text, one of its words, or the first pattern that matches."""
     texts = [text, *re.split(r"[\s,]+", text)] if row.kind == "words" else [text]
     found = [row.values[each] for each in texts if each in row.values]
     found += [value for pattern, value in row.patterns.items() if re.search(pattern, text)]
@@ -231,7 +236,7 @@ def _states_nothing(context: DialectContext, row: DialectRow, value: SettingValu
 
 
 def _meets(row: DialectRow, text: str) -> bool:
-    """Return whether the fact of a row has the row's `value`."""
+    """Return whether a text meets the row's `when`, so that the fact has the row's `value`."""
     if row.when in ("any", "given"):
         return True
     if row.when == "positive":

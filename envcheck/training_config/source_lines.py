@@ -9,7 +9,7 @@ from envcheck.core.errors import Place
 from envcheck.core.findings import Diagnostic
 
 _MAX_EXCERPT = 200  # characters of a line that are shown
-_BEFORE_PLACE = 40  # of them before the place, where the line is longer
+_BEFORE_PLACE = 40  # of these, characters before the place if the line is longer
 
 
 class SourceLines:

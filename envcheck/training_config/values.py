@@ -1,4 +1,4 @@
-"""Values of settings: how they are spelled, which number they stand for, whether two are equal. Pure."""
+"""Values of settings: how they are spelled, which numbers they spell, whether two are equal. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conda's packages as locks name them: which are Python's and torch's, and what a build's name says."""
+"""Conda packages as locks name them: their names on the Python index, and the facts in a build's name."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ PLATFORMS = {"x86_64": "linux-64", "aarch64": "linux-aarch64"}
 """Conda's names of Linux platforms."""
 
 NAMES = {"pytorch": "torch", "pytorch-cpu": "torch", "pytorch-gpu": "torch", "libtorch": ""}
-"""Conda's names of packages that the index calls otherwise; empty for parts of another one."""
+"""Names on the index of packages that conda names differently; "" for a part of another package."""
 
 
 def conda_package(name: str, version: str, build: str, place: str) -> tuple[ListedPackage | None, list[Fact]]:
-    """Return a package of conda, and the facts that it states; `build` is a build's or a file's name."""
+    """Return a conda package, or None for Python and for parts of other packages, and the facts it states.
+
+    `build` is the name of a build or of a file.
+    """
     plain = normalised(name)
     if plain == "python":
         return None, [Fact("python.version", Known(version), place)]

@@ -1,6 +1,6 @@
-"""Take a Dockerfile apart: instructions, their words, and the commands of a `RUN`, each with its place.
+"""Split a Dockerfile into instructions, their words, and the commands of a `RUN`, each with its place.
 
-Nothing is executed: quotes are removed and known variables replaced, and everything else of a shell is left.
+Nothing is executed: quotes are removed and known variables replaced; other shell syntax stays as it is.
 """
 
 from __future__ import annotations
@@ -14,14 +14,17 @@ from envcheck.core.parsing import parse_json
 
 
 class ShellWord(NamedTuple):
-    """A word of an instruction, and its place."""
+    """A word of an instruction, and its place as `file:line:column`."""
 
     text: str
     place: str
 
 
 class Instruction(NamedTuple):
-    """One instruction: its name in capitals, where it starts, its text with a place for every character."""
+    """One instruction: its name in capitals, where it starts, and its text.
+
+    `places` has a `file:line:column` for every character of `text`.
+    """
 
     name: str
     place: str
@@ -70,14 +73,14 @@ def instructions(text: str, where: str) -> Iterator[Instruction]:
         name = whole.split(None, 1)[0]
         for end_mark in _HEREDOC.findall(whole) if name.upper() in ("RUN", "COPY", "ADD") else ():
             number = _add_heredoc(lines, number, end_mark, placed)
-        # Only the here-document of a RUN is shell; that of a COPY is the text of a file.
+        # Only the here-document of a RUN is a shell script; that of a COPY is the content of a file.
         whole = str(placed) if name.upper() == "RUN" else whole
         start = len(name) + len(whole[len(name) :]) - len(whole[len(name) :].lstrip())
         yield Instruction(name.upper(), placed.places[0], whole[start:], tuple(placed.places[start:]))
 
 
 def _add_logical_line(lines: Sequence[str], number: int, placed: _PlacedText) -> int:
-    """Append a line and those that continue it; return the index of the line behind them."""
+    """Append a line and those that continue it; return the index of the next line."""
     while number < len(lines):
         line = lines[number]
         if placed.chars and line.lstrip().startswith("#"):
@@ -99,7 +102,7 @@ def _add_logical_line(lines: Sequence[str], number: int, placed: _PlacedText) ->
 
 
 def _add_heredoc(lines: Sequence[str], number: int, end_mark: str, placed: _PlacedText) -> int:
-    """Append a here-document; return the index of the line behind it. Without its end mark it is none."""
+    """Append a here-document and return the index of the next line. Without an end mark, append nothing."""
     if end_mark not in (line.strip() for line in lines[number:]):
         return number
     while number < len(lines):
@@ -116,7 +119,7 @@ def _add_heredoc(lines: Sequence[str], number: int, end_mark: str, placed: _Plac
 
 
 def split(instruction: Instruction) -> list[ShellWord]:
-    """Return the words of an instruction that is not shell: parted by blanks, or items of a JSON list."""
+    """Return the words of an instruction that is not shell: separated by blanks, or items of a JSON list."""
     text = instruction.text
     if text.lstrip().startswith("["):
         try:

@@ -61,9 +61,9 @@ def pip_arguments(words: Sequence[ShellWord]) -> PipArguments:
 
 
 def installer(words: Sequence[ShellWord]) -> tuple[str, Sequence[ShellWord]]:
-    """Return what a command does (`pip install`, `pip uninstall`, `conda install`) and its arguments.
+    """Return the kind of a command (`pip install`, `pip uninstall`, `conda install`) and its arguments.
 
-    Both are empty if the command installs nothing.
+    Both are empty for any other command.
     """
     for number, word in enumerate(words):
         program = word.text.rpartition("/")[2]

@@ -1,4 +1,4 @@
-"""Packages of lock files that hold several environments: which of them an installer takes for one Python."""
+"""Select the packages for one Python from lock files that cover several environments."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from envcheck.core import markers
 from envcheck.dependency_files import DependencyList, ListedPackage, ReadingContext
 
 PYTHONS = ("3.9", "3.10", "3.11", "3.12", "3.13", "3.14")
-"""The Pythons that a lock is read for where none is named."""
+"""The Pythons to read a lock for if the caller names none."""
 
 _CONFLICT = re.compile(r"extra\s*(==|!=)\s*'(?:extra|group)-\d+-(?P<of>[\w-]+?)'")
 
 
 def pythons_to_read(context: ReadingContext, requires: str) -> tuple[str, ...]:
-    """Return the Pythons to read a lock for: the named one, else all that its project admits."""
+    """Return the Pythons to read a lock for: the one given, else all that `requires` admits."""
     from envcheck.core.facts import Tri
     from envcheck.core.versions import satisfies
 
@@ -28,7 +28,7 @@ def pythons_to_read(context: ReadingContext, requires: str) -> tuple[str, ...]:
 def applies(marker: str, context: ReadingContext, python: str, selected: Iterable[str] = ()) -> bool:
     """Return whether a marker includes a package for a Python on Linux.
 
-    `selected` are the extras and groups of a conflict set that are installed, each as `project-extra`.
+    `selected` are the members of conflict sets that are installed, each as `project-extra`.
     """
     if not marker:
         return True
@@ -48,7 +48,7 @@ def applies(marker: str, context: ReadingContext, python: str, selected: Iterabl
 def lists_by_python(
     name: str, found: Mapping[str, Sequence[ListedPackage]], label: str = ""
 ) -> tuple[DependencyList, ...]:
-    """Return one list for each different set of packages; `found` has the packages by Python."""
+    """Return one list for each distinct set of packages; `found` maps each Python to its packages."""
     by_content: dict[tuple[tuple[str, str], ...], list[str]] = {}
     packages: dict[tuple[tuple[str, str], ...], Sequence[ListedPackage]] = {}
     for python, rows in found.items():

@@ -14,14 +14,14 @@ _UNNAMED = re.compile(
     r"://|@|^\.{0,2}[/\\]|^\.{1,2}(?:\[[\w, -]*\])?$|^[\w.~-]+[/\\][^<>=!]*$|^[A-Za-z]:\\"
     r"|\.whl$|\.tar\.gz$|\.zip$"
 )
-"""A path or an address without a name: only the file name of a wheel tells which package it brings."""
+"""A path or an address without a name: only the file name of a wheel gives the package."""
 
 
 def read_requirement(text: str, place: str, context: ReadingContext) -> ListedPackage | None:
     """Return the package of a requirement; None if its marker excludes it or it names no package.
 
     Raises:
-        ValueError: the text is not a requirement. The message does not repeat it, since it may hold a login.
+        ValueError: the text is not a requirement. The message omits it, since it may contain a login.
     """
     from packaging.requirements import InvalidRequirement, Requirement
 
@@ -51,7 +51,7 @@ def read_requirement(text: str, place: str, context: ReadingContext) -> ListedPa
 
 
 def _unnamed_wheel(text: str, place: str, context: ReadingContext) -> ListedPackage | None:
-    """Return the package of a wheel's address or path, whose file name tells it; None of anything else."""
+    """Return the package in the file name of a wheel's address or path; None if it is not a wheel."""
     address, _, marker = text.partition(";")
     release = _wheel_release(address.strip())
     if release is None:
@@ -62,7 +62,7 @@ def _unnamed_wheel(text: str, place: str, context: ReadingContext) -> ListedPack
 
 
 def _wheel_release(address: str) -> tuple[str, str] | None:
-    """Return name and version from the file name of a wheel's address; None if it does not tell them."""
+    """Return name and version from the file name in an address; None if it is not the name of a wheel."""
     from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
     file = address.partition("#")[0].partition("?")[0].rpartition("/")[2]

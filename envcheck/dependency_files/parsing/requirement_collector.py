@@ -15,18 +15,19 @@ from envcheck.dependency_files.parsing.requirement_lines import Entry, expand, e
 _INDEX_OPTION = re.compile(r"(?:--index-url|--extra-index-url|--find-links|-i|-f)\b")
 _ONLY_INDEX = re.compile(r"(?:--index-url|-i)\b")
 _BUILD_LABEL = re.compile(r"/whl/(cu\d{3}|cpu)/?\s*$")
-"""The end of an address of PyTorch's own indexes, and of mirrors of them: it names the builds they hold."""
+"""The end of the address of a PyTorch index or of its mirror: it names the builds on that index."""
 
 
 _OF_PYTORCH = frozenset({"torch", "torchvision", "torchaudio"})
 
 
 class RequirementCollector:
-    """Collects requirements one after the other; a later pin replaces an earlier one.
+    """Requirements collected one after the other; a later pin replaces an earlier one.
 
-    `other_index` is the place of an option that names another index, `build_label` (`cu118`, `cpu`) the
-    builds that the only index holds, `label_beside` whether such an index stands beside another one, and
-    `hashed` whether every requirement so far has a hash.
+    `other_index` is the place of an option that names an index other than the default one. `build_label`
+    (`cu118`, `cpu`) names the builds on it if it is an index of PyTorch that replaces the default one.
+    `label_beside` says whether an index of PyTorch is used in addition to another one, and `hashed` whether
+    every requirement so far has a hash.
     """
 
     def __init__(self, context: ReadingContext) -> None:
@@ -43,7 +44,7 @@ class RequirementCollector:
     def add_file(
         self, text: str, where: str, included_by: tuple[str, ...] = (), *, constraint: bool = False
     ) -> None:
-        """Take a file and those it includes. Raises InputError."""
+        """Add the entries of a file and of those it includes. Raises InputError."""
         found = expanded_entries(
             text, where, self.context.text_of, included_by=included_by, constraint=constraint
         )
@@ -51,7 +52,7 @@ class RequirementCollector:
             self._add_entry(entry)
 
     def add_line(self, entry: Entry) -> None:
-        """Take a line that stands in a file of another format. Raises InputError."""
+        """Add a line from a file of another format. Raises InputError."""
         for found in expand(entry, self.context.text_of, (entry.file,)):
             self._add_entry(found)
 
@@ -62,7 +63,7 @@ class RequirementCollector:
             self.add(entry.text, entry.place, constraint=entry.constraint)
 
     def add(self, text: str, place: str, *, constraint: bool = False, upgrade: bool = False) -> None:
-        """Take one requirement, or one option of a requirements file.
+        """Add one requirement, or one option of a requirements file.
 
         A requirement without a version keeps an earlier pin, except with `upgrade`.
 
@@ -93,7 +94,7 @@ class RequirementCollector:
             self.remarks.append(f"{place}: a checkout, whose package and version are not known")
 
     def add_index(self, option: str, place: str) -> None:
-        """Take an option that names an index, as `--index-url ADDRESS` or `-i=ADDRESS`."""
+        """Record an option that names an index, such as `--index-url ADDRESS` or `-i=ADDRESS`."""
         self.other_index = self.other_index or place
         label = _BUILD_LABEL.search(option)
         if label and _ONLY_INDEX.match(option):
@@ -116,7 +117,7 @@ class RequirementCollector:
         )
 
     def _constrained(self, package: ListedPackage) -> ListedPackage:
-        """Return a package with the version or the range that a constraint gives it."""
+        """Return a package with the version of its constraint, or with the ranges of both."""
         constraint = self.constraints.get(package.name)
         if constraint is None or package.version:
             return package
@@ -129,10 +130,11 @@ class RequirementCollector:
         return package._replace(specifier=both)
 
     def _of_index(self, package: ListedPackage) -> ListedPackage:
-        """Return a package with the range that PyTorch's own index leaves of it.
+        """Return a package with the range that remains on PyTorch's own index.
 
-        The only index for cu118 ends with the last torch that was built for it. Beside the public index, pip
-        takes the newest release of both and uv one of the first, so the release is not known.
+        The index for cu118, for example, ends with the last torch that was built for cu118. If the index is
+        used in addition to another one, the release is not known: pip takes the newest release of both, and
+        uv takes one from the first index.
         """
         if package.version or package.name not in _OF_PYTORCH or not package.specifier:
             return package

@@ -18,7 +18,7 @@ _INCLUDE = re.compile(
 class Entry(NamedTuple):
     """One entry of a requirements file: a requirement or an option, and where it starts.
 
-    `constraint` says that the entry was reached through `-c`: it binds a version and requires nothing.
+    `constraint` says that the entry was reached through `-c`: it restricts a version and installs nothing.
     """
 
     text: str
@@ -47,9 +47,8 @@ def expanded_entries(
     `included_by` are the files that led to this one, outermost first.
 
     Raises:
-        InputError: an included file cannot be read, the files include each other, or a file ends in the
-        middle
-            of an entry.
+        InputError: an included file cannot be read, the files include each other, or a file ends within an
+            entry.
     """
     for entry in entries(text, file, constraint=constraint):
         yield from expand(entry, text_of, (*included_by, file))
@@ -58,7 +57,7 @@ def expanded_entries(
 def expand(entry: Entry, text_of: TextOf, files: tuple[str, ...]) -> Iterator[Entry]:
     """Yield the entry itself, or the entries of the file that it includes; `files` led to the entry.
 
-    An include of an address is yielded as it stands: the caller refuses or reports it.
+    An include of an address is yielded unchanged: the caller rejects or reports it.
 
     Raises:
         InputError: as `expanded_entries` raises it.

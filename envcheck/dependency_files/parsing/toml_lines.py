@@ -11,12 +11,12 @@ def lines_of_key(text: str, header: str, key: str) -> list[int]:
 
 
 def place_of(text: str, value: str, where: str, after: int = 0) -> str:
-    """Return `file:line:column` of the first quoted `value` at or after a line; the file if there is none."""
+    """Return `file:line:column` of the first quoted `value` from a line on; only the file if not found."""
     quoted = (f'"{value}"', f"'{value}'")
     lines = text.split("\n")
     for number in range(max(after, 1), len(lines) + 1):
         line = lines[number - 1]
         column = next((found for word in quoted if (found := line.find(word)) >= 0), None)
         if column is not None:
-            return f"{where}:{number}:{column + 2}"  # counted from 1, and behind the quote
+            return f"{where}:{number}:{column + 2}"  # columns count from 1; skip the quote
     return where

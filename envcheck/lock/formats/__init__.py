@@ -1,8 +1,8 @@
 """The formats a lock can be written in: each module here that defines `render(lock, addresses) -> str`.
 
 `addresses` maps the sha256 of a file to its address; only a module that sets `WANTS_ADDRESSES` needs it.
-Every format starts with the same introduction and then says what the file is for. No format prints what
-`refuse_leaks` refuses.
+Every format starts with the same introduction and then says what the file is for. Every format checks its
+text with `refuse_leaks`.
 
 May import lock and core. A format must not choose versions or read an index.
 """
@@ -28,7 +28,7 @@ class Render(Protocol):
         """Return the text.
 
         Raises:
-            ExamineError: the text holds something of this machine, or a file has no address.
+            ExamineError: the text reveals something of this machine, or a file has no address.
         """
 
 

@@ -1,4 +1,4 @@
-"""environment.yml: conda brings Python, and pip the locked packages with their hashes."""
+"""environment.yml: conda installs Python, and pip installs the locked packages with their hashes."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ FILES, WHY_FILES = r".*\.ya?ml", "conda reads this format from a file named envi
 def render(lock: Lock, addresses: Mapping[str, str]) -> str:
     """Return an environment with the locked Python and every pin in its `pip` section.
 
-    The pins are wheels of the Python index, because those were judged; conda's builds of the same versions
-    are other files.
+    The pins are wheels of the Python index, because those were checked; conda's builds of the same versions
+    are different files.
     """
     del addresses
     return checked(document(_header(lock), _body(lock)), lock)

@@ -13,7 +13,7 @@ FILES, WHY_FILES = r".*", ""
 
 
 def render(lock: Lock, addresses: Mapping[str, str]) -> str:
-    """Return the versions alone; the header says that without hashes no file is bound to what was locked."""
+    """Return the versions without hashes; the header says that this is not a lock."""
     del addresses
     header = (
         *introduction(lock),

@@ -24,7 +24,7 @@ def render(lock: Lock, addresses: Mapping[str, str]) -> str:
     """Return the lock as pylock.toml, after packaging's own reader has accepted it.
 
     Raises:
-        ExamineError: a file has no address, or an address that holds more than a host and a path.
+        ExamineError: a file has no address, or an address has more than a host and a path.
     """
     from packaging.pylock import Pylock, PylockValidationError
 
@@ -34,7 +34,7 @@ def render(lock: Lock, addresses: Mapping[str, str]) -> str:
     except PylockValidationError as error:
         raise ExamineError(f"this lock cannot be written as pylock.toml: {error}") from None
     body = "".join(f"{line}\n" for line in _toml(tree))
-    # Each address was checked when it was added; the rest of the text must hold none.
+    # Each address was checked when it was added; the rest of the text must not contain one.
     blank = re.sub(r'url = "[^"]*"', 'url = ""', body)
     header = comment_lines(_header(lock))
     refuse_leaks(header + blank, local_labels(lock))
@@ -59,7 +59,7 @@ def _tree(lock: Lock, addresses: Mapping[str, str]) -> dict[str, Any]:
         sources = [file for file in files if file not in wheels]
         package: dict[str, Any] = {"name": pin.name, "version": pin.version}
         if pin.url:
-            package["archive"] = files[0]  # PEP 751's key for a file that is not chosen on an index
+            package["archive"] = files[0]  # PEP 751's key for a file that does not come from an index
         elif sources:
             package["sdist"] = sources[0]
         if wheels and not pin.url:

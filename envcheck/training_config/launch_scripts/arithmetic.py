@@ -34,7 +34,7 @@ _MAX_LENGTH = 200
 def evaluate(text: str, value_of: Callable[[str], int | None]) -> int | None:
     """Return the value of an expression, or None if it cannot be computed.
 
-    `value_of` returns the number that a variable holds, or None.
+    `value_of` returns the numeric value of a variable, or None.
     """
     try:
         return _Expression(text, value_of).value()
@@ -43,7 +43,7 @@ def evaluate(text: str, value_of: Callable[[str], int | None]) -> int | None:
 
 
 class _Expression:
-    """A recursive-descent parser that computes as it reads; ValueError means a malformed expression."""
+    """A recursive-descent parser that computes as it reads; a malformed expression raises ValueError."""
 
     def __init__(self, text: str, value_of: Callable[[str], int | None]) -> None:
         if len(text) > _MAX_LENGTH:

@@ -21,14 +21,18 @@ from envcheck.training_config.launch_scripts.values import (
 )
 
 FOLDER = "PWD"
-"""The variable with the folder that commands are started in, once the script has changed it."""
+"""The name of the variable that keeps the current folder, once the script has changed it."""
 
 _SETUP_FILES = ("activate", "bashrc", "profile", "conda.sh", "modules.sh", "lmod.sh", "setvars.sh")
 """Endings of files that set up an environment; sourcing one changes no variable of the script."""
 
 
 class Invocation(NamedTuple):
-    """A builtin command after expansion, with what it may use; `fields` begins with the name."""
+    """A builtin command after expansion; `fields` begins with its name.
+
+    `evaluate` follows a value as a script, and `run_file` follows a script file; it returns whether the file
+    could be read.
+    """
 
     fields: list[Value]
     command: SimpleCommand
@@ -104,7 +108,7 @@ def _read(call: Invocation) -> Tri | None:
 
 
 def _cd(call: Invocation) -> Tri:
-    """Follow `cd FOLDER` and `pushd FOLDER`: relative paths start there from now on."""
+    """Follow `cd FOLDER` and `pushd FOLDER`: later relative paths start there."""
     words = [field for field in call.fields[1:] if not (known_text(field) or "/").startswith("-")]
     to = known_text(words[0]) if len(words) == len(call.fields) - 1 == 1 else None
     before = call.scope.get(FOLDER)
@@ -118,7 +122,7 @@ def _cd(call: Invocation) -> Tri:
 
 
 def _source(call: Invocation) -> Tri | None:
-    """Follow `source FILE`; if it cannot be read, any variable may be different behind it."""
+    """Follow `source FILE`; if it cannot be read, any variable may be different afterwards."""
     name = "".join(fragment.text for field in call.fields[1:2] for fragment in field)
     if not name.endswith(_SETUP_FILES) and not call.run_file(
         name, call.fields[2:], call.scope, call.command.at

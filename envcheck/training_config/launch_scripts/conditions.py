@@ -15,12 +15,12 @@ _BINARY = frozenset({"=", "==", "!=", "=~", "<", ">", *_COMPARES_NUMBERS})
 
 
 def evaluate(words: tuple[Word, ...], scope: Scope, expander: Expander) -> Tri:
-    """Return whether the words between the brackets hold."""
+    """Return whether the condition between the brackets is true."""
     return _Condition(words, scope, expander).disjunction()
 
 
 class _Condition:
-    """A recursive-descent parser that evaluates as it reads; a method leaves `i` behind what it read."""
+    """A recursive-descent parser that evaluates as it reads; a method moves `i` past what it read."""
 
     def __init__(self, words: tuple[Word, ...], scope: Scope, expander: Expander) -> None:
         self.words, self.scope, self.expander = words, scope, expander
@@ -89,8 +89,8 @@ class _Condition:
             return Tri.of(bool(arithmetic.OPERATORS[_COMPARES_NUMBERS[operator]](numbers[0], numbers[1])))
         if operator not in ("=", "==", "!=") or pattern is None:
             return Tri.MAYBE
-        # An unset variable equals "". Compared with anything else it is unknown, because the author may mean
-        # it to be set outside the script.
+        # An unset variable equals "". Compared with anything else it is unknown, because the author may
+        # expect it to be set outside the script.
         text = self._text(left, unset_is_empty=pattern == "")
         if text is None:
             return Tri.MAYBE

@@ -51,12 +51,12 @@ class _Branch(NamedTuple):
 
 
 class ControlFlow:
-    """Follows commands in order. A status is None for a command that is taken to succeed."""
+    """Follows commands in order. The status of a command is None if it is assumed to succeed."""
 
     def __init__(
         self, session: Session, is_launch: Callable[[tuple[Argument, ...]], bool], exported: frozenset[str]
     ) -> None:
-        """Take what says which commands to collect, and with which variables."""
+        """Collect the commands for which `is_launch` is true, with their `exported` variables."""
         self.session = session
         self.expander = Expander(session)
         self.simple_commands = SimpleCommands(self.expander, is_launch, exported, self)
@@ -105,9 +105,9 @@ class ControlFlow:
     # --- branches -----------------------------------------------------------------------------------
 
     def _follow_all(self, branches: list[_Branch], scope: Scope, at: int, *, complete: bool) -> None:
-        """Follow each branch separately and merge what they set; `at` is where they divide.
+        """Follow each branch separately and merge what they set; `at` is the offset at which they diverge.
 
-        `complete` says that one of the branches runs; otherwise it is also possible that none does.
+        `complete` says that one of the branches certainly runs.
         """
         ends = []
         for branch in branches:
@@ -134,10 +134,9 @@ class ControlFlow:
     def _follow_chosen(
         self, branches: list[_Branch], chosen: int, scope: Scope, at: int, *, complete: bool
     ) -> Tri | None:
-        """Follow the branch that was decided on.
+        """Follow the branch that was chosen.
 
-        If it only exits without a launch, the author means the other branches, and these are followed
-        instead.
+        If it exits without a launch, assume that the other branches are meant, and follow these instead.
         """
         launched = len(self.simple_commands.launched)
         inner = Scope(scope)
@@ -199,7 +198,10 @@ class ControlFlow:
     # --- loops --------------------------------------------------------------------------------------
 
     def _loop(self, node: Loop, scope: Scope) -> None:
-        """Follow the body once; a variable that it changes is unknown within it and afterwards."""
+        """Follow the body once; a variable that it changes is unknown within it and afterwards.
+
+        A `for` with a single known word is followed exactly.
+        """
         loop = f"the loop of line {self.session.line(node.at)}"
         runs = False  # whether the body certainly runs
         if node.condition is not None:
@@ -264,7 +266,7 @@ def _names_set_in(node: Node, functions: Mapping[str, Node]) -> set[str]:
 
 
 def _kept(before: Variable, values: list[Variable], rest: Value, at: int) -> Variable:
-    """Return what a variable was before, with `rest` behind it, if every branch leaves it or adds words."""
+    """Return `before` followed by `rest` if every branch only adds words to a variable; else only `rest`."""
     if isinstance(before, list):
         size = len(before)
         kept = all(isinstance(value, list) and same_variable(before, value[:size]) for value in values)
@@ -276,7 +278,7 @@ def _kept(before: Variable, values: list[Variable], rest: Value, at: int) -> Var
 
 
 def _adds_words(text: str, value: Variable) -> bool:
-    """Return whether a value is the text, or the text with more words behind it."""
+    """Return whether a value is the text, possibly followed by more words."""
     if not isinstance(value, tuple):
         return False
     whole = "".join(fragment.text for fragment in value)

@@ -47,7 +47,7 @@ class Expander:
     """Computes words in a scope."""
 
     def __init__(self, session: Session) -> None:
-        """Take the state that expansion reads and updates."""
+        """Use the state of a session, which expansion reads and updates."""
         self.session = session
 
     # --- words --------------------------------------------------------------------------------------
@@ -61,7 +61,7 @@ class Expander:
         return found
 
     def joined(self, word: Word, scope: Scope, *, in_condition: bool = False) -> Value:
-        """Return a word as one value, not split, as an assignment or a condition takes it.
+        """Return a word as one unsplit value, as in an assignment or a condition.
 
         In a condition `$1` counts as empty: scripts are followed as if started without arguments.
         """
@@ -76,13 +76,13 @@ class Expander:
         return tuple(found)
 
     def arguments(self, scope: Scope) -> list[Value]:
-        """Return the arguments of the function being followed; for the script assume none."""
+        """Return the arguments of the function being followed; assume that the script itself has none."""
         if scope.arguments is None:
             self.session.assumed.add("@")
         return scope.arguments or []
 
     def standard_input(self, command: SimpleCommand, scope: Scope) -> Value | None:
-        """Return what the script itself gives a command to read, or None."""
+        """Return the text that a here-document or `<<<` passes to a command as standard input, or None."""
         for redirect in command.redirects:
             if redirect.document >= 0:
                 return self.joined(self.session.documents[redirect.document], scope)
@@ -105,7 +105,7 @@ class Expander:
     def _split(self, word: Word, scope: Scope) -> Iterator[Value]:
         """Yield the words that one word becomes."""
         current: list[Fragment] = []
-        no_elements = False  # "$@" without arguments is no word, where "" is one
+        no_elements = False  # "$@" without arguments gives no word, while "" gives one
         for piece in word.pieces:
             elements = self._elements(piece, scope)
             if elements is not None:
@@ -234,7 +234,7 @@ class Expander:
     # --- operators of ${NAME…} ----------------------------------------------------------------------
 
     def _with_operator(self, piece: Expansion, value: Value | None, scope: Scope) -> Value:
-        """Apply the operator behind a name to the value of the variable, which is None if it is not set."""
+        """Apply the operator after a name to the value of the variable, which is None if it is not set."""
         operator, name = piece.operator, piece.name
         if value is None and (reason := _set_elsewhere(name, scope)):
             return unknown(piece.at, piece.source, reason)
@@ -283,7 +283,7 @@ class Expander:
         """Return what `pwd`, `cat <<EOF` or `echo` prints; None for any other command."""
         script = parse(piece.inner, ((0, piece.at + piece.source.find(piece.inner)),))
         self.session.spend(len(piece.inner) // 64)
-        if len(script.commands.items) != 1:  # none: a comment in backquotes, which prints nothing
+        if len(script.commands.items) != 1:  # without commands: a comment in backquotes
             return None if script.commands.items else ()
         command = script.commands.items[0][1]
         if not isinstance(command, SimpleCommand) or not command.words:
@@ -312,7 +312,7 @@ def _length(piece: Expansion, value: Value | None) -> Value:
 
 
 def _set_elsewhere(name: str, scope: Scope) -> str:
-    """Return the reason why a variable that the script does not set may be set all the same, or ""."""
+    """Return why a variable that the script does not set may be set elsewhere, or ""."""
     if _SET_BY_THE_JOB.fullmatch(name):
         return f"${name} is set where the script runs"
     return f"${name} {scope.may_set}" if scope.may_set and not name.isdigit() else ""

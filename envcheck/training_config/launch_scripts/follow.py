@@ -1,4 +1,4 @@
-"""Follow a shell script without running it, and return what each launch command in it is given.
+"""Follow a shell script without running it, and return each launch command with its arguments.
 
 A script is followed as if it were started without arguments, and as if variables with a default in it
 (`${NNODES:-1}`) were not set outside; `FollowedScript.assumed` lists these.
@@ -22,9 +22,9 @@ from envcheck.training_config.source_lines import SourceLines
 class FollowedScript(NamedTuple):
     """What following a script found.
 
-    `files` are those that it writes with a literal text, by name. `assumed` are the variables taken as not
-    set outside the script; "@" stands for its arguments. `notes` are (offset, sentence) on commands that are
-    broken.
+    `files` are those that it writes with a literal text, by name. `assumed` are the variables that were
+    assumed to be unset outside the script; "@" stands for its arguments. `notes` are (offset, sentence) on
+    broken commands.
     """
 
     commands: tuple[LaunchCommand, ...]
@@ -45,7 +45,7 @@ def follow(
 
     Raises:
         NotAScriptError: the text is not a shell script.
-        TooLongError: its variables grow, or its functions call one another, without end.
+        TooLongError: its variables grow, or its functions call one another, beyond the limits.
     """
     script = parse(lines.text)
     session = Session(lines, script, beside)

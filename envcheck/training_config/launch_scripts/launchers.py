@@ -1,4 +1,4 @@
-"""Launchers: which commands may start a training, and where the program begins behind a launcher."""
+"""Launchers: which commands may start a training, and where the program begins after a launcher."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from envcheck.training_config.launch_scripts.values import Argument, base_name
 
-# Arguments of launchers that take no value; every other one takes a value. From torch/distributed/run.py of
+# Arguments of launchers that take no value; every other argument takes one. From torch/distributed/run.py of
 # torch 2.9, deepspeed/launcher/runner.py of 0.19 and accelerate/commands/launch.py of 1.12.
 _FLAGS: Mapping[str, frozenset[str]] = {
     "torchrun": frozenset({
@@ -25,7 +25,7 @@ _FLAGS: Mapping[str, frozenset[str]] = {
     }),
 }  # fmt: skip
 _TORCHRUN_SUBCOMMANDS = {"tune": "run"}
-"""Programs of which one subcommand takes torchrun's arguments and then the name of a recipe."""
+"""Programs with a subcommand that takes torchrun's arguments and then the name of a recipe."""
 
 _LAUNCHER_MODULES = {
     "torch.distributed.run": "torchrun", "torch.distributed.launch": "torchrun",
@@ -42,7 +42,7 @@ _OTHER_WORK = re.compile(
     r"|^(?:pip|venv|ensurepip|wheel|ipykernel|jupyter|wandb|spacy|nltk[.]downloader)$"
     r"|verif|remote_rm|reward_server|api|chat|web|bench|deploy|rollout|setup|upload|plot|export|fetch_data|zero_to_fp32"
 )
-_SCRIPT_WITHIN = 6  # words; the script of an unknown interpreter is one of the first
+_SCRIPT_WITHIN = 6  # words in which the script of an unknown interpreter is looked for
 
 
 class LaunchLine(NamedTuple):
@@ -77,7 +77,7 @@ def may_train(words: tuple[Argument, ...]) -> bool:
 
 
 def launch_line(words: tuple[Argument, ...]) -> LaunchLine | None:
-    """Return a command in parts, or None if it starts no program that could be named."""
+    """Return the parts of a command, or None if the program that it starts has no known name."""
     name = base_name(words[0].text) if not words[0].why else "python"
     if name == "ray":
         return _behind_ray(words)
@@ -93,7 +93,7 @@ def launch_line(words: tuple[Argument, ...]) -> LaunchLine | None:
 
 
 def _behind_ray(words: tuple[Argument, ...]) -> LaunchLine | None:
-    """Return the command behind `--` of `ray job submit`."""
+    """Return the parts of the command after `--` of `ray job submit`."""
     end = next((number for number, word in enumerate(words) if word.text == "--"), 0)
     inner = words[end + 1 :] if end else ()
     return launch_line(inner) if inner and may_train(inner) else None
@@ -141,7 +141,7 @@ def _script(words: tuple[Argument, ...]) -> LaunchLine | None:
 
 
 def _behind_launcher(launcher: str, words: tuple[Argument, ...]) -> LaunchLine | None:
-    """Return the program behind a launcher: the first word that is not one of the launcher's arguments."""
+    """Return the program after a launcher: the first word that is not one of the launcher's arguments."""
     flags = _FLAGS[launcher]
     i = 0
     while i < len(words):

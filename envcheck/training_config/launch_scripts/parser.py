@@ -1,7 +1,7 @@
 """The grammar of shell commands: text to nodes, with the offset of every word. Nothing is run.
 
-It accepts what bash accepts: quoting, continuations, here-documents, arrays, compound commands, functions.
-Parsing takes time linear in the text, and nesting is limited by `words.MAX_DEPTH`.
+The parser accepts what bash accepts: quoting, continuations, here-documents, arrays, compound commands,
+functions. Parsing takes time linear in the length of the text, and nesting is limited by `words.MAX_DEPTH`.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _command_of(word: str) -> Sequence:
 
 
 class _CommandParser(WordParser):
-    """One pass over a text. A method that reads something leaves `i` behind it."""
+    """One pass over a text. A method that reads something moves `i` past it."""
 
     def script(self) -> Script:
         """Read the whole text."""
@@ -83,7 +83,7 @@ class _CommandParser(WordParser):
         return Sequence(tuple(items))
 
     def _separator(self) -> str:
-        """Read what joins a command to the next one: `;` stands for a newline, a `&` and the end too."""
+        """Read the operator after a command; return `;` also for a newline, `&` and the end of the text."""
         self.skip_blank()
         found = _OPERATOR.match(self.text, self.i)
         if found is None or found.group() in ("(", ")", "\n") or found.group().startswith(_ENDS_ARM):
@@ -129,7 +129,7 @@ class _CommandParser(WordParser):
         return compound(at) if compound else self._simple(at)
 
     def _past_redirects(self, node: Node) -> Node:
-        """Step over the redirects behind a compound command, and return it."""
+        """Step over the redirects after a compound command, and return the command."""
         self.skip_blank()
         while found := _REDIRECT.match(self.text, self.i):
             self._redirect(found)
@@ -177,7 +177,7 @@ class _CommandParser(WordParser):
         return body
 
     def _for(self, at: int) -> Node:
-        """Read `for NAME in words` or `for ((…))`, the words of which are one unknown sum."""
+        """Read `for NAME in words` or `for ((…))`, whose words are one unknown number."""
         self._keyword("for", "select")
         self.skip_blank()
         words: tuple[Word, ...] | None = None
@@ -225,7 +225,7 @@ class _CommandParser(WordParser):
                 self.i = end.end()
 
     def _patterns(self) -> tuple[Word, ...]:
-        """Read the patterns of one arm of a `case` and the parenthesis behind them."""
+        """Read the patterns of one arm of a `case` and the parenthesis after them."""
         if self.text.startswith("(", self.i):
             self.i += 1
         patterns = [self._pattern()]
@@ -252,7 +252,7 @@ class _CommandParser(WordParser):
         return self._function_body(at, name)
 
     def _function_body(self, at: int, name: str) -> Node:
-        """Read a function from the `()` behind its name on."""
+        """Read a function, starting at the `()` after its name."""
         if self.text.startswith("(", self.i):
             self.i += 1
             self.skip_blank()

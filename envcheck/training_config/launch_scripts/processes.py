@@ -1,4 +1,4 @@
-"""What starts the processes of a launch line, and how many: its launcher's arguments and the environment."""
+"""What starts the processes of a launch line, and how many, by its arguments and environment."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ EXPORTED = frozenset(
 """Environment variables that launchers read."""
 
 _SETTING = "processes"
-_MAX_DIGITS = 6  # of a count
+_MAX_DIGITS = 6  # of a count of processes or nodes
 _COUNTS_PROCESSES = {"nproc_per_node", "num_gpus", "include"}
 _READS_NPROC_PER_NODE = ("swift", "megatron", "llamafactory-cli", "lmf")
 _STARTS_ONE_PER_DEVICE = ("llamafactory-cli", "lmf")
@@ -36,8 +36,8 @@ def process_count(
 ) -> Setting | None:
     """Return the setting `processes`, Unknown with a reason where it depends on the machine.
 
-    `settings` are the launcher's own, by name; `place` is that of the launch line. None means that the
-    program is started without a launcher.
+    `settings` are the launcher's own, by name; `place` is that of the launch line. Return None if neither the
+    launcher nor, without a launcher, the environment gives a count.
     """
     unreadable = next((word.why for word in line.launcher_arguments if word.many and word.why), "")
     if line.launcher and unreadable and not _COUNTS_PROCESSES & settings.keys():
@@ -52,7 +52,7 @@ def process_count(
 
 
 def _by_environment(program: str, environment: Mapping[str, Argument], place: Place) -> Setting | None:
-    """Return the count of a program that is started plainly and may start processes itself."""
+    """Return the count for a program that is started without a launcher and may start processes itself."""
     if "NPROC_PER_NODE" in environment and program in _READS_NPROC_PER_NODE:
         names = [name for name in ("NPROC_PER_NODE", "NNODES") if name in environment]
         return _product(
@@ -67,7 +67,7 @@ def _by_environment(program: str, environment: Mapping[str, Argument], place: Pl
 
 
 def launcher(line: LaunchLine, environment: Mapping[str, Argument], place: Place) -> Setting:
-    """Return the setting `launcher`: what starts the processes; `none` if the program is started plainly."""
+    """Return the setting `launcher`: what starts the processes; `none` if the program is started directly."""
     name = line.launcher
     if not name and line.program[0] in _READS_NPROC_PER_NODE:
         several = line.program[0] in _STARTS_ONE_PER_DEVICE and _visible_devices(environment) > 1
@@ -78,7 +78,7 @@ def launcher(line: LaunchLine, environment: Mapping[str, Argument], place: Place
 
 
 def _visible_devices(environment: Mapping[str, Argument]) -> int:
-    """Return how many devices the environment leaves to the program; 0 if it does not say."""
+    """Return how many devices the environment makes visible to the program; 0 if it does not say."""
     for name in DEVICE_VARIABLES:
         listed = environment.get(name)
         if listed is not None and listed.text and not listed.why:

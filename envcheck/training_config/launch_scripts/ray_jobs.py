@@ -16,7 +16,7 @@ _OPTIONS = ("--runtime-env-json", "--working-dir")
 def with_runtime_environment(command: LaunchCommand, exported: frozenset[str]) -> LaunchCommand:
     """Return a command of `ray job submit` with what its runtime environment sets, any other unchanged.
 
-    `exported` names the variables to record. What only running the script would tell sets nothing.
+    `exported` names the variables to record. Options whose value is known only at run time are ignored.
     """
     if base_name(command.words[0].text) != "ray":
         return command
@@ -39,7 +39,7 @@ def with_runtime_environment(command: LaunchCommand, exported: frozenset[str]) -
 
 
 def _options(words: tuple[Argument, ...]) -> Mapping[str, Argument]:
-    """Return the options before `--` that bear on the job's environment."""
+    """Return the options before `--` that affect the job's environment."""
     found: dict[str, Argument] = {}
     for index, word in enumerate(words):
         if word.text == "--":

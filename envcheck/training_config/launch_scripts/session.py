@@ -10,14 +10,14 @@ from envcheck.training_config.readers import Beside
 from envcheck.training_config.source_lines import SourceLines
 
 MAX_STEPS = 4_000_000
-"""The budget of one script, in pieces of values handled. A script of 5 MB takes a quarter of it."""
+"""The budget of one script, in pieces of values processed. A script of 5 MB uses a quarter of it."""
 
 MAX_CALLS = 20
 """How deep functions, `eval` and `bash -c` may call one another."""
 
 
 class TooLongError(Exception):
-    """Following the script exceeds `MAX_STEPS` or `MAX_CALLS`, which scripts written by people do not."""
+    """Following the script exceeds `MAX_STEPS` or `MAX_CALLS`; scripts written by people stay below."""
 
 
 def nothing_beside(name: str) -> str | None:
@@ -29,7 +29,7 @@ def nothing_beside(name: str) -> str | None:
 class Session:
     """The state of following one script; `beside` reads the scripts that it starts or sources.
 
-    `assumed` has the variables that were taken as not set outside the script, and "@" for its arguments.
+    `assumed` has the variables that were assumed to be unset outside the script, and "@" for its arguments.
     """
 
     def __init__(self, lines: SourceLines, script: Script, beside: Beside = nothing_beside) -> None:
@@ -46,7 +46,7 @@ class Session:
         """Take steps from the budget.
 
         Raises:
-            TooLongError: it is used up.
+            TooLongError: the budget is used up.
         """
         self._steps += steps
         if self._steps > MAX_STEPS:
@@ -57,7 +57,7 @@ class Session:
         """Count one more level of calls within the block.
 
         Raises:
-            TooLongError: there are too many.
+            TooLongError: there are more than `MAX_CALLS` levels.
         """
         self._calls += 1
         if self._calls > MAX_CALLS:

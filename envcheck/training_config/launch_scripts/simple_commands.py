@@ -47,7 +47,7 @@ _PREFIXES = frozenset({
 
 _SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch")
 _SHELLS = frozenset({"bash", "sh", "zsh", "dash"})
-_MAX_PREFIX_WORDS = 60  # words behind a prefix in which the program is looked for
+_MAX_PREFIX_WORDS = 60  # words after a prefix in which the program is looked for
 _MAX_SCRIPT = 1 << 16  # characters of another script that is followed
 _MIN_SHELL_WORDS = 3  # `bash -c text`
 
@@ -58,7 +58,7 @@ class LaunchCommand(NamedTuple):
     words: tuple[Argument, ...]
     environment: Mapping[str, Argument]
     at: int
-    folder: str = ""  # that it is started in, if the script has changed to one
+    folder: str = ""  # the current folder of the command, if the script has changed it
 
 
 class NodeFollower(Protocol):
@@ -76,7 +76,7 @@ class NodeFollower(Protocol):
 class SimpleCommands:
     """Follows simple commands, and collects the programs started and the files written.
 
-    A status is None for a command that is taken to succeed.
+    The status of a command is None if it is assumed to succeed.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class SimpleCommands:
         exported: frozenset[str],
         follower: NodeFollower,
     ) -> None:
-        """Take what says which commands to collect, and with which variables."""
+        """Collect the commands for which `is_launch` is true, with their `exported` variables."""
         self.expander, self.session = expander, expander.session
         self.is_launch, self.exported, self.follower = is_launch, exported, follower
         self.launched: list[LaunchCommand] = []
@@ -96,7 +96,7 @@ class SimpleCommands:
     def follow(self, command: SimpleCommand, scope: Scope) -> Tri | None:
         """Follow one command and return its status."""
         words = list(command.words)
-        own = Scope(scope)  # assignments before a command hold for this command only
+        own = Scope(scope)  # assignments before a command apply to this command only
         while words and (found := _assignment(words[0])):
             self._assign(words.pop(0), found, own)
         if not words:
@@ -156,7 +156,7 @@ class SimpleCommands:
             if program == "srun":
                 given["SLURM_STEP_NUM_TASKS"] = _tasks_of_step(fields[1:behind]) or scope.get("SLURM_NTASKS")
             started = fields[behind:]
-            if known_text(started[0]) == "-m":  # `uv run -m module` runs it by Python
+            if known_text(started[0]) == "-m":  # `uv run -m module` runs `python -m module`
                 started = [(started[0][0]._replace(text="python"),), *started]
             status = self._start(started, command, scope, given)
             scope.ended_by = scope.ended_by or ("exit" if program == "exec" else "")
@@ -234,7 +234,7 @@ class SimpleCommands:
                 return self.follower.run(script.commands, scope)
 
     def _run_file(self, name: str, arguments: list[Value], scope: Scope, at: int) -> bool:
-        """Follow another script; return whether it could be read. Its commands have the place of this one."""
+        """Follow another script; return whether it could be read. Its commands get the offset `at`."""
         text = self.session.beside(name) if name else None
         if text is None or len(text) > _MAX_SCRIPT:
             return False
@@ -311,7 +311,7 @@ def _prefix_assignments(fields: Iterable[Value]) -> dict[str, Variable]:
 
 
 def _script_behind(fields: list[Value]) -> int | None:
-    """Return the index of the script that a shell, or its own name, starts; None if there is none."""
+    """Return the index of the script that a shell runs or that is itself the command, or None."""
     program = base_name(known_text(fields[0]) or "")
     if program.endswith(_SCRIPTS):
         return 0
@@ -335,7 +335,7 @@ def _tasks_of_step(fields: list[Value]) -> Value | None:
 
 
 def _command_text(fields: list[Value]) -> Value:
-    """Return the word behind `-c`, or an empty value."""
+    """Return the word after `-c`, or an empty value."""
     for index, field in enumerate(fields[1:-1], 1):
         flag = known_text(field) or ""
         if flag.startswith("-") and not flag.startswith("--") and flag.endswith("c"):

@@ -1,4 +1,4 @@
-"""What the `#SBATCH` lines of a job script ask for, as the variables that Slurm sets when the job runs."""
+"""The variables that Slurm sets when a job runs, derived from the `#SBATCH` lines of its script."""
 
 from __future__ import annotations
 

@@ -30,9 +30,9 @@ class Text(NamedTuple):
 
 
 class Expansion(NamedTuple):
-    """`$NAME`, `${NAME:-word}` and similar: the operator, and the pieces of the word behind it.
+    """`$NAME`, `${NAME:-word}` and similar: the operator, and the pieces of the word after it.
 
-    The operator is "other" for any that needs more than a default value, and "<>" for the placeholder
+    The operator is "other" for any that is not computed here, and "<>" for the placeholder
     `<NAME>`, which is not shell syntax.
     """
 

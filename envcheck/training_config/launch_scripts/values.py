@@ -16,10 +16,10 @@ _MAX_QUOTED = 48
 
 
 class Fragment(NamedTuple):
-    """A run of characters of a value; it is unknown if `why` has a reason.
+    """A run of characters of a value, at the offset `at`; it is unknown if `why` has a reason.
 
-    `splits` marks an unknown fragment outside quotes, which may become several words. `unset` is the name of
-    the variable that the script does not set.
+    `splits` marks an unknown fragment outside quotes, which may become several words. If the fragment is
+    unknown because the script does not set a variable, `unset` is the name of that variable.
     """
 
     text: str
@@ -37,8 +37,8 @@ Variable: TypeAlias = "Value | list[Value] | None"
 class Argument(NamedTuple):
     """One word of a command line, at the offset where the author wrote its beginning.
 
-    If only running the script would tell the word, `why` says so and `text` is the script's spelling. `many`
-    marks a word that may become any number of words, or none.
+    If the word is known only at run time, `why` gives the reason and `text` is the word as the script spells
+    it. `many` marks a word that may become any number of words, including none.
     """
 
     text: str
@@ -60,7 +60,7 @@ def known_text(value: Value) -> str | None:
 
 
 def unknown(at: int, source: str, why: str, *, unset: str = "") -> Value:
-    """Return a value that only running the script would tell."""
+    """Return a value that is known only at run time."""
     return (Fragment(source, at, why, splits=False, unset=unset),)
 
 
@@ -84,7 +84,7 @@ def _comparable(variable: Variable) -> object:
 
 
 def first_value(variable: Variable) -> Value | None:
-    """Return the value of a variable, of an array the first; None if it is empty or not set."""
+    """Return the value of a variable, or the first one of an array; None if it is empty or not set."""
     if isinstance(variable, list):
         return variable[0] if variable else None
     return variable or None
@@ -96,7 +96,7 @@ def base_name(path: str) -> str:
 
 
 def shortened(source: str) -> str:
-    """Return a substitution on one line, cut to what a reason quotes."""
+    """Return a substitution on one line, cut to the length that a reason quotes."""
     line = " ".join(source.split())
     return line if len(line) <= _MAX_QUOTED else f"{line[: _MAX_QUOTED - 1]}…"
 
@@ -118,7 +118,7 @@ def stripped(value: Value) -> Value:
 
 
 def joined_by_spaces(values: list[Value], at: int | None = None) -> Value:
-    """Return values as one, with a space between them at `at`, or where the value behind it begins."""
+    """Return values as one, separated by spaces with the offset `at`, or with that of the next value."""
     return tuple(_with_spaces(values, at))
 
 

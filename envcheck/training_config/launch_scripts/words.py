@@ -1,7 +1,7 @@
 """The grammar of shell words: quoting, expansions, substitutions, arrays, here-documents.
 
 `WordParser` is the lower half of the shell parser; `parser` adds the commands. A method that reads something
-leaves `i` behind it. Parsing takes time linear in the text.
+moves `i` past it. Parsing takes time linear in the length of the text.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _DEFAULT_OPERATOR = re.compile(r":?[-=+?]")
 _ASSIGNS_ARRAY = re.compile(r"[A-Za-z_]\w*\+?=")
 _OLD_ARITHMETIC = re.compile(r"\$\[([^\[\]\n]*)\]")  # bash still reads `$[ … ]` as `$(( … ))`
 _PARENTHESES = re.compile(r"[()\n]")
-PLACEHOLDER = re.compile(r"<[A-Za-z_][\w-]*>(?=[\s;]|\Z)")  # `<NAME>`: a template's reader is to fill it in
+PLACEHOLDER = re.compile(r"<[A-Za-z_][\w-]*>(?=[\s;]|\Z)")  # `<NAME>`, for the user of a template to fill in
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
 _MAX_ARITHMETIC = 2000  # characters of `((…))`
 
@@ -106,7 +106,7 @@ class WordParser:
             self.skip_blank()
 
     def _newline(self) -> None:
-        """Step over a newline and read the here-documents that begin behind it."""
+        """Step over a newline and read the here-documents that begin after it."""
         self.i += 1
         pending, self.pending = self.pending, []
         for document in pending:
@@ -123,7 +123,7 @@ class WordParser:
         return Word(tuple(inner.document_pieces()), self.at(start))
 
     def _document_body(self, document: _HereDocument) -> str:
-        """Return the lines up to the delimiter, and step over it; without a delimiter all that is left."""
+        """Return the lines up to the delimiter, and step over it; without a delimiter return the rest."""
         start, text = self.i, self.text
         while self.i < len(text):
             begin = self.i
@@ -136,7 +136,7 @@ class WordParser:
         return text[start:]
 
     def _discontinuities(self, start: int) -> list[int]:
-        """Return the offsets from `start` on at which the author's text is not contiguous."""
+        """Return `start` and the later offsets at which the author's text is not contiguous."""
         return [start, *self.offsets[bisect_right(self.offsets, start) :]]
 
     def expect_document(self, delimiter: Word, *, strips_tabs: bool) -> int:
@@ -219,7 +219,7 @@ class WordParser:
         return True
 
     def _array(self) -> tuple[Word, ...]:
-        """Read the elements of `( … )` behind `NAME=`."""
+        """Read the elements of `( … )` after `NAME=`."""
         start = self.i
         self.i += 1
         self.descend()
@@ -274,7 +274,7 @@ class WordParser:
     def _double_quotes(self, pieces: list[Piece]) -> None:
         start, text = self.i, self.text
         self.i += 1
-        pieces.append(Text("", self.at(self.i), quoted=True))  # "" is a word too
+        pieces.append(Text("", self.at(self.i), quoted=True))  # so that "" gives a word
         while self.i < len(text):
             found = _IN_DOUBLE_QUOTES.match(text, self.i)
             if found:
@@ -306,7 +306,7 @@ class WordParser:
     # --- expansions ---------------------------------------------------------------------------------
 
     def _dollar(self, pieces: list[Piece], *, quoted: bool) -> None:
-        """Read what a `$` begins."""
+        """Read a `$` and the expansion that it begins."""
         text, start = self.text, self.i
         if text.startswith("${", start):
             pieces.append(self._braced(quoted=quoted))
@@ -357,7 +357,7 @@ class WordParser:
         return name, operator.group()
 
     def _operand_piece(self, operand: list[Piece], *, quoted: bool) -> None:
-        """Read one piece of the word behind the operator of `${…}`."""
+        """Read one piece of the word after the operator of `${…}`."""
         text = self.text
         plain = _IN_BRACES.match(text, self.i)
         if plain:

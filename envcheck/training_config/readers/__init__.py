@@ -15,16 +15,16 @@ from envcheck.core.plugins import plugins
 from envcheck.training_config.document import Document
 
 Beside: TypeAlias = Callable[[str], str | None]
-"""Returns the text of another file that a text names; None if it cannot be read."""
+"""Called with the name of another file; returns its text, or None if it cannot be read."""
 
 
 class ConfigReader(NamedTuple):
-    """One form of text. `read` gets the text and the file name that places get.
+    """One form of text. The arguments of `read` are the text, and the file name for places.
 
-    `read` raises nothing but InputError, with `file:line:column` where there is one. Of the readers that
-    recognise a text, the one with the lowest `order` reads it. `read_with` is `read` for a reader that also
-    looks at other files: it gets a function that returns their texts. `reads_programs` says that it takes
-    programs (`.py`, `.ipynb`), which no other reader gets.
+    `read` raises nothing but InputError, with `file:line:column` if known. Of the readers that recognise a
+    text, the one with the lowest `order` reads it. A reader that also needs other files has `read_with`,
+    whose third argument returns their texts. `reads_programs` marks a reader of programs (`.py`, `.ipynb`),
+    which are not offered to any other reader.
     """
 
     name: str

@@ -1,6 +1,6 @@
 """Launch scripts as documents: the settings of each launch line, of its launcher and of the files it names.
 
-What the names mean stands in the dialects. Only a text that `launch` recognises pays for this import.
+The dialects define what the names mean. This module is imported only for a text that `launch` recognises.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from envcheck.training_config.source_lines import SourceLines
 from envcheck.training_config.values import as_number
 
 ReadProgram: TypeAlias = Callable[[str, str], LaunchedProgram | None]
-"""Returns the code of a program that is started in a folder, each read once for a script."""
+"""Called with a program and the folder it is started in; returns its code, read once for each script."""
 
 LAUNCHER = "launcher"
-"""The dialect of what a launcher itself decides: `launcher` and `processes`."""
+"""The dialect of the settings that the launcher decides: `launcher` and `processes`."""
 
 _CONFIG_FILES = (".yaml", ".yml", ".json")
 _KEY = re.compile(r"\+{0,2}[A-Za-z_][\w.]*")
@@ -104,7 +104,7 @@ def _does_other_work(command: LaunchCommand, line: LaunchLine, program: ReadProg
 
 
 def _assumptions(script: FollowedScript, lines: SourceLines, command: LaunchCommand) -> Iterator[Diagnostic]:
-    """Note which variables and arguments the script is read without."""
+    """Yield a note on the variables and arguments that are assumed not to be set."""
     names = sorted(script.assumed - {"@"})
     more = f" and {len(names) - _MAX_LISTED} more" if len(names) > _MAX_LISTED else ""
     parts = ["without its arguments"] if "@" in script.assumed else []
@@ -135,7 +135,7 @@ def _broken_commands(script: FollowedScript, lines: SourceLines) -> Iterator[Dia
 
 
 class _LaunchDocuments:
-    """The documents of one launch line; `number` tells the launches of a script apart, from 1."""
+    """The documents of one launch line; `number` counts the launches of a script from 1."""
 
     def __init__(
         self,
@@ -150,7 +150,7 @@ class _LaunchDocuments:
         self.script, self.number, self.read_program = script, number, program
 
     def all(self) -> list[Document]:
-        """Return the files written for this launch, what its launcher decides, and its arguments."""
+        """Return documents of the files written for this launch, of its launcher, and of its arguments."""
         settings, incomplete = _settings(self.line.arguments, self.lines)
         launcher_settings, _ = _settings(self.line.launcher_arguments, self.lines)
         found, written = self._written_files((*settings, *launcher_settings))
@@ -164,7 +164,7 @@ class _LaunchDocuments:
         program = (*((self.line.launcher,) if self.line.launcher else ()), *self.line.program)
         last = self._document(tuple(settings), program, "", written)._replace(incomplete=incomplete)
         program_name = self.line.program[-1]
-        if program_name.partition(".")[0] in _TRAINING_PACKAGES:  # its dialect says what it does
+        if program_name.partition(".")[0] in _TRAINING_PACKAGES:  # its dialect describes it
             return [*found, last]
         code = self.read_program(program_name, self.command.folder)
         if code is None:
@@ -175,7 +175,7 @@ class _LaunchDocuments:
     def _stated_by_code(
         self, code: LaunchedProgram, settings: Sequence[Setting], incomplete: str
     ) -> Iterator[Document]:
-        """Yield what the program's own calls state, where its options have the values given here."""
+        """Yield what the program's own calls state if its options have the values of these settings."""
         given = {setting.name: _option_value(setting.value) for setting in settings}
         # A configuration file may change any option that is not given here.
         defaults = {} if incomplete or "config" in given else code.source.options
@@ -183,7 +183,7 @@ class _LaunchDocuments:
             name: value for name, value in {**defaults, **given}.items() if not isinstance(value, Unknown)
         }
         stated = program_documents(code.tree, code.source.file, options)
-        several = len(stated) > _ONE_OF_EACH  # calls of a trainer's arguments, of which one runs
+        several = len(stated) > _ONE_OF_EACH  # several trainers' arguments, but only one of them is used
         for document in stated[:1] if several else stated:
             yield document._replace(launch=self.number, folder=self.command.folder)
 
@@ -216,7 +216,7 @@ class _LaunchDocuments:
 
 
 def _option_value(value: SettingValue) -> Scalar | Unknown:
-    """Return an argument as the program that parses it gets it; a bare flag is true."""
+    """Return the value that a program parses from an argument; a bare flag is true."""
     if not isinstance(value, str):
         return Unknown("no plain value") if isinstance(value, tuple) else value
     if value == "" or value.lower() in ("true", "false"):
@@ -226,7 +226,7 @@ def _option_value(value: SettingValue) -> Scalar | Unknown:
 
 
 def _settings(words: Sequence[Argument], lines: SourceLines) -> tuple[list[Setting], str]:
-    """Return words as settings, and the reason why there may be more than these.
+    """Return words as settings, and the reason why there may be more settings than these, or "".
 
     A later setting replaces an earlier one of the same name.
     """

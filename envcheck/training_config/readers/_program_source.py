@@ -1,6 +1,6 @@
-"""The Python program that a launch line starts, with the modules of its project: which names its code has.
+"""The names in the code of the Python program that a launch line starts, and in the modules of its project.
 
-The files are parsed, never run. What the names mean stands in the dialects.
+The files are parsed, never run. The dialects define what the names mean.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from envcheck.training_config.readers._python_calls import names, parsed
 _MODULE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
 _MOST_FILES = 60
 _LARGEST = 1 << 18  # characters of one file
-_MOST_TEXT = 1 << 19  # characters of all files: half a second
+_MOST_TEXT = 1 << 19  # characters of all files; reading them takes half a second
 
 
 class LaunchedProgram(NamedTuple):
@@ -33,7 +33,7 @@ class LaunchedProgram(NamedTuple):
 def launched_program(program: str, folder: str, beside: Beside) -> LaunchedProgram | None:
     """Return the code of a program; None if its file is not here or cannot be parsed.
 
-    `program` is a file, or a module as `python -m` takes it, and `folder` where it is started.
+    `program` is a file, or a module as for `python -m`; `folder` is the folder that it is started in.
     """
     reader = _ProgramReader(beside)
     for path in _files_of(program, folder):
@@ -52,7 +52,7 @@ def launched_program(program: str, folder: str, beside: Beside) -> LaunchedProgr
 
 
 def _files_of(program: str, folder: str) -> Iterator[str]:
-    """Yield the files that a program or a module may stand in, the likeliest first."""
+    """Yield the possible files of a program or a module, the likeliest first."""
     if program.endswith(".py"):
         names = [program]
     elif _MODULE.fullmatch(program):
@@ -65,7 +65,7 @@ def _files_of(program: str, folder: str) -> Iterator[str]:
 
 
 class _Code(NamedTuple):
-    """What one file of a program has."""
+    """The content of one file of a program; `imports` has what `_imports` yields."""
 
     tree: ast.Module
     names: frozenset[str]
@@ -76,7 +76,10 @@ class _Code(NamedTuple):
 
 @lru_cache(maxsize=256)
 def _code(text: str) -> _Code | None:
-    """Return what a file has, or None if it is not Python; the programs of a script share many files."""
+    """Return the content of a file, or None if it is not Python.
+
+    The result is cached, because the programs of a script share many files.
+    """
     tree = parsed(text)
     if tree is None:
         return None
@@ -91,7 +94,7 @@ def _code(text: str) -> _Code | None:
 
 
 class _ProgramReader:
-    """Reads a program and the modules of its project that it imports, directly or not."""
+    """The names in a program and in the modules of its project that it imports, directly or not."""
 
     def __init__(self, beside: Beside) -> None:
         self.names: set[str] = set()
@@ -119,7 +122,7 @@ class _ProgramReader:
         return self._seen[path]
 
     def follow(self) -> None:
-        """Collect the names of every file, reading the modules of the project that it imports."""
+        """Collect the names of every file read, and read the modules of the project that it imports."""
         files = 0
         while self._waiting:
             path, code = self._waiting.pop()
@@ -137,7 +140,10 @@ class _ProgramReader:
                     self.unresolved.add(module.partition(".")[0] or ".")
 
     def _read_module(self, module: str, level: int, path: str) -> bool:
-        """Read a module of the project: below its file's folder or one of those around that."""
+        """Read a module of the project; return whether it was found.
+
+        An absolute import is looked for in the folder of the importing file, and then in its parent folders.
+        """
         own = posixpath.dirname(path)
         parts = module.replace(".", "/")
         if level:
@@ -154,10 +160,10 @@ class _ProgramReader:
 
 
 def _imports(nodes: list[ast.AST]) -> Iterator[tuple[str, int]]:
-    """Yield each imported module with how many folders up it is looked for: 0 for an absolute name.
+    """Yield each imported module with its level: 0 for an absolute import, else the number of leading dots.
 
-    A name imported from a package may be a module of it; only the package is yielded then, with the module
-    if that is part of a relative import.
+    For `from package import name` only `package` is yielded, although `name` may be a module. For
+    `from . import name` the name is yielded.
     """
     for node in nodes:
         if isinstance(node, ast.Import):
@@ -169,7 +175,7 @@ def _imports(nodes: list[ast.AST]) -> Iterator[tuple[str, int]]:
 
 
 def _calls(nodes: list[ast.AST]) -> Iterator[str]:
-    """Yield the names of what is called, with the module that it is called by, and of what is imported."""
+    """Yield the names of what is called (`torch.compile`), and of what is imported with `from`."""
     for node in nodes:
         if isinstance(node, ast.ImportFrom):
             yield from (alias.name for alias in node.names)
@@ -199,7 +205,7 @@ def _options(nodes: list[ast.AST]) -> Iterator[tuple[str, Scalar]]:
 
 
 def _default_of_argument(call: ast.Call) -> Scalar:
-    """Return the default of an argument of argparse; None if it has none that is literal."""
+    """Return the default of an argument of argparse; None if it has no literal default."""
     given = {each.arg: each.value for each in call.keywords}
     action = given.get("action")
     if "default" not in given and isinstance(action, ast.Constant):

@@ -1,6 +1,6 @@
 """Calls in a Python file that configure a training: their literal arguments as settings.
 
-What a call means stands in the dialect `python`, and for the arguments of a trainer in that trainer's. The
+The dialect `python` defines what a call means; the dialect of a trainer defines that trainer's arguments. The
 file is parsed, never run.
 """
 
@@ -17,7 +17,7 @@ from envcheck.training_config.readers import INSTEAD_OF_PROGRAM
 from envcheck.training_config.readers._python_literals import Literals, computed, quoted
 
 DIALECT = "python"
-"""The dialect of calls: settings are named `LoraConfig.r`."""
+"""The dialect of calls; its settings have names such as `LoraConfig.r`."""
 
 _TRL = frozenset({
     "SFTConfig", "DPOConfig", "GRPOConfig", "KTOConfig", "ORPOConfig", "CPOConfig", "RewardConfig",
@@ -51,7 +51,7 @@ _UNSLOTH = ("FastLanguageModel", "FastModel", "FastVisionModel", "FastTextModel"
 _MODEL = "from_pretrained"
 _NAMES = (ast.Name, ast.Attribute)
 _LIBRARIES = ("transformers", "trl", "sentence_transformers", "unsloth", "accelerate")
-"""Packages whose trainers are meant by their names; a project's own class of such a name is another one."""
+"""Packages that define the known trainers; a class of the same name from elsewhere is a different one."""
 
 _ENCODERS = frozenset({
     "SentenceTransformerTrainingArguments", "SparseEncoderTrainingArguments", "CrossEncoderTrainingArguments",
@@ -60,7 +60,7 @@ _QUANTISERS = ("BitsAndBytesConfig", "GPTQConfig", "AwqConfig", "HqqConfig")
 
 
 class _Call(NamedTuple):
-    """A call with a name that settings are sorted under."""
+    """A call, and the name that prefixes its settings."""
 
     name: str
     node: ast.Call
@@ -79,9 +79,10 @@ def parsed(text: str) -> ast.Module | None:
 
 
 def documents(text: str, file: str, lines: Sequence[int] = ()) -> tuple[Document, ...]:
-    """Return a document of each call of a trainer's arguments, and one of all other calls.
+    """Return a document for each call that makes a trainer's arguments, and one for all other calls.
 
-    `lines` maps each line of the text, from 0, to that of the file, if they differ.
+    If the lines of the text and of the file differ, `lines` has the line in the file of each line of the
+    text.
 
     Raises:
         InputError: no call configures a training.
@@ -94,7 +95,7 @@ def documents(text: str, file: str, lines: Sequence[int] = ()) -> tuple[Document
 
 
 def program_documents(tree: ast.Module, file: str, options: Mapping[str, Any]) -> tuple[Document, ...]:
-    """Return what the calls of a launched program state, where its own options have these values."""
+    """Return what the calls of a launched program state if its own options have the values `options`."""
     return tuple(
         document._replace(partial=True) for document in _PythonFile(tree, file, (), options).documents()
     )
@@ -139,11 +140,11 @@ class _PythonFile:
         return tuple(found)
 
     def _is_foreign(self, name: str) -> bool:
-        """Return whether a trainer, or a program's class of arguments, is a project's own of a known name."""
+        """Return whether a known name of a trainer, or of a program's arguments, is that of another class."""
         return name in self._foreign and (name in _TRAINERS or (self._partial and bool(_trainer_of(name))))
 
     def _loads_unquantised(self, calls: Sequence[_Call]) -> bool:
-        """Return whether each call that loads a model is given None in place of a quantisation."""
+        """Return whether calls that load a model give `quantization_config`, and always as None."""
         given = [
             self._literals.value(keyword.value)
             for call in calls
@@ -154,9 +155,9 @@ class _PythonFile:
         return bool(given) and all(value is None for value in given)
 
     def _reached(self) -> Iterator[tuple[ast.AST, str]]:
-        """Yield each node with the condition under which it runs, if that is computed; "" if it always runs.
+        """Yield each node with the text of the outermost computed condition around it, or "".
 
-        A branch whose condition has a literal value that excludes it is left out.
+        A branch that the literal value of a condition excludes is left out.
         """
         stack: list[tuple[ast.AST, str]] = [(self.tree, "")]
         while stack:
@@ -174,10 +175,11 @@ class _PythonFile:
             stack.append((node.test, condition))
 
     def _other_calls(self, calls: Sequence[tuple[_Call, str]]) -> Document:
-        """Return the settings of all other calls; one that calls set differently is Unknown.
+        """Return one document with the settings of all calls that do not make a trainer's arguments.
 
-        So is what calls set that run only under a condition, unless all calls that load a model agree on it:
-        one of them runs.
+        A setting is Unknown if calls give it different values, or if its call runs only under a condition. As
+        an exception, a setting of a call that loads a model is known if all such calls agree on it, because
+        one runs.
         """
         settings: dict[str, Setting] = {}
         loads = [self._settings(call.node, f"{_MODEL}.") for call, _ in calls if call.name == _MODEL]
@@ -204,7 +206,7 @@ class _PythonFile:
         return Document(self.file, "json", (*settings.values(), used, trains), dialect=DIALECT)
 
     def _starts_a_trainer(self) -> bool:
-        """Return whether the file makes an object of a class that is called a trainer."""
+        """Return whether the file creates an object of a class whose name ends in `Trainer`."""
         called = (node.func for node in self.nodes if isinstance(node, ast.Call))
         return any(ast.unparse(each).endswith("Trainer") for each in called if isinstance(each, _NAMES))
 
@@ -256,13 +258,13 @@ def _listed(branch: ast.expr | list[ast.stmt]) -> Sequence[ast.AST]:
 
 
 def _agreed(setting: Setting, loaded: Sequence[Mapping[str, SettingValue]]) -> bool:
-    """Return whether all calls that load a model give a setting the same value."""
+    """Return whether this is a setting of a call that loads a model, and all such calls agree on it."""
     of_a_load = setting.name.startswith(f"{_MODEL}.") and not isinstance(setting.value, Unknown)
     return of_a_load and all(setting.name in each and each[setting.name] == setting.value for each in loaded)
 
 
 def _own_classes(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, str]]:
-    """Yield each class of the file with the one that it is built on, and imports by another name."""
+    """Yield each class of the file with its first base, and each import alias with its original name."""
     for node in nodes:
         if isinstance(node, ast.ImportFrom):
             yield from ((alias.asname, alias.name) for alias in node.names if alias.asname)
@@ -272,7 +274,7 @@ def _own_classes(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, str]]:
 
 
 def _imported_elsewhere(nodes: Iterable[ast.AST]) -> set[str]:
-    """Return the names that a file imports from other packages than those of the known trainers."""
+    """Return the names that a file imports from packages that do not define the known trainers."""
     return {
         name
         for node in nodes
@@ -284,7 +286,7 @@ def _imported_elsewhere(nodes: Iterable[ast.AST]) -> set[str]:
 
 
 def _base_of(name: str, bases: Mapping[str, str]) -> str:
-    """Return the class that a class of the file is built on, directly or not; any other name as it is."""
+    """Return the outermost base of a class of the file; return any other name unchanged."""
     found, seen = name, {""}
     while found in bases and found not in seen:
         seen.add(found)
@@ -293,7 +295,7 @@ def _base_of(name: str, bases: Mapping[str, str]) -> str:
 
 
 def _never_read(nodes: Sequence[ast.AST]) -> set[ast.AST]:
-    """Return the adapters and quantisations that are assigned to a name that nothing in the file reads."""
+    """Return the calls that make an adapter or quantisation configuration which the file never uses."""
     read = {node.id for node in nodes if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Store)}
     return {
         node.value
@@ -306,7 +308,7 @@ def _never_read(nodes: Sequence[ast.AST]) -> set[ast.AST]:
 
 
 def _named(node: ast.Call, bases: Mapping[str, str]) -> _Call | None:
-    """Return a call that configures a training, or None; `bases` has what the file's classes are built on."""
+    """Return a call that configures a training, or None; `bases` maps the file's classes to their bases."""
     function = node.func
     name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
     owner = ast.unparse(function.value) if isinstance(function, ast.Attribute) else ""
@@ -324,7 +326,7 @@ def _named(node: ast.Call, bases: Mapping[str, str]) -> _Call | None:
 
 
 def _trainer_of(name: str) -> str:
-    """Return the dialect of the arguments that a class holds, or ""."""
+    """Return the dialect of a class of trainer arguments, or "" for any other class."""
     if name in _ENCODERS:
         return "sentence_transformers"
     if name.endswith("TrainingArguments"):
@@ -333,7 +335,7 @@ def _trainer_of(name: str) -> str:
 
 
 def _imported(nodes: Sequence[ast.AST]) -> set[str]:
-    """Return the outermost packages that a file imports."""
+    """Return the top-level packages that a file imports."""
     found: set[str] = set()
     for node in nodes:
         if isinstance(node, ast.Import):
@@ -347,7 +349,7 @@ _LONGEST_WORD = 60  # characters of a text that may be the name of an option
 
 
 def names(nodes: Iterable[ast.AST]) -> Iterator[str]:
-    """Yield the words that stand for things in code: names, attributes, arguments, and short texts."""
+    """Yield the identifiers in code (names, attributes, arguments, definitions), and short texts."""
     for node in nodes:
         match node:
             case ast.Name():
@@ -365,7 +367,7 @@ def names(nodes: Iterable[ast.AST]) -> Iterator[str]:
 
 
 def _flat(value: Any, node: ast.expr) -> SettingValue:
-    """Return a value as settings have it; what is nested in a list is Unknown."""
+    """Return a value as a setting stores it; a dictionary, or a list with nested values, is Unknown."""
     if isinstance(value, tuple):
         simple = all(item is None or isinstance(item, bool | int | float | str) for item in value)
         return value if simple else computed(node)

@@ -13,11 +13,11 @@ from envcheck.core.facts import Unknown
 _MAX_DEPTH = 40  # of an expression that is evaluated
 _SHOWN = 60  # characters of an expression that a reason quotes
 _UNREAD = object()
-"""What a reader of expressions returns for one that is not literal, as None is a value."""
+"""What a reader returns for an expression that is not literal; None cannot serve, as it is a value."""
 
 _NO_OPTIONS: Mapping[str, Any] = {}
 _HOLDS_OPTIONS = re.compile(r"arg|opt|config|cfg|params|flags")
-"""Names of variables that hold the options of a program."""
+"""Names of variables whose attributes are the options of a program."""
 
 _COMPARISONS: Mapping[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.Eq: operator.eq,
@@ -41,14 +41,14 @@ _ARITHMETIC: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
 
 
 class Literals:
-    """The values of expressions in a file, in which a name that is assigned once stands for its value.
+    """The values of expressions in a file; a name that is assigned exactly once has the assigned value.
 
-    `options` are the values of the program's own options, by name: `args.use_lora` stands for that of
+    `options` are the values of the program's own options, by name: `args.use_lora` has the value of
     `use_lora`, unless the program itself sets the attribute.
     """
 
     def __init__(self, nodes: Sequence[ast.AST], options: Mapping[str, Any] = _NO_OPTIONS) -> None:
-        """Take all nodes of the file."""
+        """Index the assignments among all nodes of the file."""
         self._assigned: dict[str, list[ast.expr]] = {}
         for node in nodes:
             for name, value in _bindings(node):
@@ -61,7 +61,7 @@ class Literals:
         self._options = {name: value for name, value in options.items() if name not in set_here}
 
     def value(self, node: ast.expr, depth: int = 0) -> Any:
-        """Return the value of a literal expression; Unknown with the expression for any other."""
+        """Return the value of a literal expression; for any other, Unknown with a reason that quotes it."""
         read = _READERS.get(type(node))
         found = read(self, node, depth + 1) if read is not None and depth < _MAX_DEPTH else _UNREAD
         return computed(node) if found is _UNREAD else found
@@ -95,7 +95,7 @@ class Literals:
         return _UNREAD if isinstance(test, Unknown) else self.value(node.body if test else node.orelse, depth)
 
     def _comparison(self, node: ast.Compare, depth: int) -> Any:
-        """Return whether one comparison holds between values that are known."""
+        """Return the result of a single comparison between known values."""
         function = _COMPARISONS.get(type(node.ops[0])) if len(node.ops) == 1 else None
         sides = [self.value(side, depth) for side in (node.left, *node.comparators)]
         if function is None or any(map(_has_unknown, sides)):
@@ -106,7 +106,7 @@ class Literals:
             return _UNREAD
 
     def _either(self, node: ast.BoolOp, depth: int) -> Any:
-        """Return whether `and` or `or` holds, as far as its parts decide it."""
+        """Return the result of `and` or `or`, if the known operands decide it."""
         decides = isinstance(node.op, ast.Or)
         parts = [self.value(part, depth) for part in node.values]
         if any(not isinstance(part, Unknown) and bool(part) is decides for part in parts):
@@ -172,18 +172,21 @@ _READERS: Mapping[type[ast.expr], Callable[[Literals, Any, int], Any]] = {
 
 
 def computed(node: ast.expr) -> Unknown:
-    """Return the reason why an expression has no value before the program runs."""
+    """Return Unknown with the reason that the program computes the expression."""
     return Unknown(f"{quoted(node)} is computed when the program runs")
 
 
 def quoted(node: ast.expr) -> str:
-    """Return the text of an expression, cut where it is long."""
+    """Return the text of an expression, shortened if it is long."""
     line = " ".join(ast.unparse(node).split())
     return line if len(line) <= _SHOWN else f"{line[: _SHOWN - 1]}…"
 
 
 def _bindings(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
-    """Yield the names that a node binds, each with its value; twice what is bound otherwise than by `=`."""
+    """Yield each name that a node binds, with its value.
+
+    A name that is bound other than by `=` is yielded twice, so that it does not count as assigned once.
+    """
     if isinstance(node, ast.Assign):
         for target in node.targets:
             yield from _bound(target, node.value)
@@ -199,7 +202,7 @@ def _bindings(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
 
 
 def _parameters(nodes: Sequence[ast.AST]) -> Iterator[tuple[str, ast.expr]]:
-    """Yield each parameter with the value that all calls in the file pass; twice, if they differ."""
+    """Yield each parameter with the value that all calls in the file pass; twice if there is none."""
     calls: dict[str, list[ast.Call]] = {}
     for node in nodes:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
@@ -218,7 +221,7 @@ def _parameters(nodes: Sequence[ast.AST]) -> Iterator[tuple[str, ast.expr]]:
 
 
 def _signature(arguments: ast.arguments) -> Iterator[tuple[str, ast.expr | None, int]]:
-    """Yield each parameter with its default and its position, -1 if it is given by name alone."""
+    """Yield each parameter with its default and its position, or -1 if it is keyword-only or variadic."""
     positional = [*arguments.posonlyargs, *arguments.args]
     without = len(positional) - len(arguments.defaults)
     for index, each in enumerate(positional):

@@ -1,4 +1,4 @@
-"""Shell commands inside another file: read as a launch script, with the places of that file."""
+"""Shell commands inside another file, read as a launch script; places refer to that file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from envcheck.training_config.readers import Beside, launch
 
 
 class ShellLine(NamedTuple):
-    """A line of shell and the number of the file's line that it stands in."""
+    """A line of shell text, and its line number in the file."""
 
     text: str
     line: int
@@ -21,7 +21,7 @@ def documents(lines: Sequence[ShellLine], file: str, beside: Beside | None) -> t
     """Return the documents of each launch line that trains.
 
     Raises:
-        InputError: nothing among the lines starts a training, or they are no shell.
+        InputError: none of the lines starts a training, or they are not shell commands.
     """
     text = "\n".join(line.text for line in lines) + "\n"
     numbers = [line.line for line in lines]
@@ -33,7 +33,7 @@ def documents(lines: Sequence[ShellLine], file: str, beside: Beside | None) -> t
 
 
 def _moved(document: Document, numbers: Sequence[int]) -> Document:
-    """Return a document whose places are those of the file."""
+    """Return the document with its places changed to those in the file."""
     settings = tuple(
         setting._replace(
             name_place=_placed(setting.name_place, numbers), place=_placed(setting.place, numbers)

@@ -1,6 +1,7 @@
 """Arguments as a user passes them: `--flag value`, `--flag=value`, `key=value`, in a file or after `--train`.
 
-Words are split as a shell splits them. A value that only a shell knows (`$LR`) is Unknown with that reason.
+Words are split as a shell splits them. A value that only a shell can compute (`$LR`) is Unknown with that
+reason.
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ def _setting(word: ArgumentWord, following: ArgumentWord | None) -> Setting:
     name_place, place, needs_shell = word.place, word.place, word.needs_shell
     if equals:
         name_place = word.place._replace(length=min(len(spelled), word.place.length) or 1)
-        if word.place.length > len(spelled) + 1:  # else the value stands on another line
+        if word.place.length > len(spelled) + 1:  # else the value is on another line
             column, length = word.place.column + len(spelled) + 1, word.place.length - len(spelled) - 1
             place = word.place._replace(column=column, length=length)
     elif following is not None:

@@ -28,7 +28,7 @@ _AZURE = (
     re.compile(r"^(?:command:|jobs:)", re.MULTILINE),
 )
 _COMMAND_TEXTS = ("run", "entrypoint", "command", "spec.entrypoint")
-"""Settings that hold a text for a shell: of SkyPilot, of a job of Ray, of Azure ML, of a RayJob."""
+"""Settings that contain shell text: of SkyPilot, of a Ray job, of Azure ML, of a RayJob."""
 
 _LISTED_COMMANDS = re.compile(r"(?:^|\.)(?:containers|initContainers)\.\d+$|^spec\.trainer$")
 _VARIABLES = ("envs", "env", "env_vars", "environment_variables")
@@ -101,7 +101,7 @@ def _script(words: list[str]) -> str:
 
 
 def _block(text: str, setting: Setting) -> list[_shell_lines.ShellLine]:
-    """Return the lines of a text; those of a block stand below the line of its setting."""
+    """Return the lines of a text; those of a YAML block begin on the line after its setting."""
     from envcheck.training_config.readers._shell_lines import ShellLine
 
     first = setting.place.line + (1 if "\n" in text.strip() else 0)
@@ -117,7 +117,7 @@ def _environment(settings: Mapping[str, Setting], prefix: str) -> Iterator[_shel
 
 
 def _task_variables(settings: Mapping[str, Setting]) -> Iterator[_shell_lines.ShellLine]:
-    """Yield the variables that a tool sets: those it is given, the number of nodes and that of GPUs."""
+    """Yield the variables that a tool sets: those in the file, the number of nodes and that of GPUs."""
     for name, setting in settings.items():
         section, _, variable = name.partition(".")
         if section in _VARIABLES and variable and "." not in variable and not variable.isdigit():

@@ -20,11 +20,11 @@ _TOKEN = re.compile(
     | (?P<number>-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?(?![0-9A-Za-z_.]))
     | (?P<word>-?[A-Za-z_$][A-Za-z0-9_$.-]*)
     | (?P<sign>[{}\[\],:])
-    | (?P<other>/\*.*|[0-9]++|.)""",  # not character by character: each would be searched to its end again
+    | (?P<other>/\*.*|[0-9]++|.)""",  # a whole run, since character by character would take quadratic time
     re.VERBOSE | re.DOTALL,
 )
 _LITERALS = {"true": True, "false": False, "null": None}
-_FLOATS = ("NaN", "Infinity", "-Infinity")  # Python's json reads them, and so do DeepSpeed and transformers
+_FLOATS = ("NaN", "Infinity", "-Infinity")  # accepted by Python's json, by DeepSpeed and by transformers
 _MAX_DEPTH = 64
 
 
@@ -163,7 +163,7 @@ class _JsonParser:
         return tuple(values), inside
 
     def _comma(self, closing: str) -> bool:
-        """Read a comma and return whether there was one; note one that stands before the closing bracket."""
+        """Read a comma and return whether there was one; record a comma before the closing bracket."""
         if not self._at(","):
             return False
         comma = self._next()

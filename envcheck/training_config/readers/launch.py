@@ -1,4 +1,4 @@
-"""Launch scripts: recognises one. `_launch_documents` reads it, so that only launch scripts pay for that."""
+"""Launch scripts: recognise them; `_launch_documents`, imported only when needed, reads them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def recognises(text: str) -> bool:
 
 
 def read(text: str, file: str, beside: Beside | None = None) -> tuple[Document, ...]:
-    """Return the documents of each launch line that trains, also in the scripts that this one starts.
+    """Return the documents of each launch line that trains, including those in scripts that this one starts.
 
     Raises:
         InputError: the text is not a shell script, or nothing in it starts a training.

@@ -12,7 +12,7 @@ from envcheck.core.errors import InputError
 from envcheck.training_config.document import Document
 from envcheck.training_config.readers import INSTEAD_OF_PROGRAM, Beside, ConfigReader
 
-_CellLine: TypeAlias = tuple[str, int]  # a line, and the number of the file's line that it stands in
+_CellLine: TypeAlias = tuple[str, int]  # a line, and its line number in the file
 
 _MARKS = ('"cells"', '"cell_type"')
 _SHELL_CELL = re.compile(r"%%(?:bash|sh|script)\b")
@@ -38,7 +38,7 @@ def read(text: str, file: str, beside: Beside | None = None) -> tuple[Document, 
     for cell in _code_cells(tree, text):
         calls, commands = _parts(cell)
         shell += [_shell_lines.ShellLine(*line) for line in commands]
-        # A cell that is not Python by itself, such as one of another magic, does not spoil the others.
+        # Skip a cell that is not Python, such as one with another magic; the other cells stay readable.
         if _python_calls.parsed("\n".join(line for line, _ in calls)) is not None:
             python += calls
     found: list[Document] = []
@@ -72,7 +72,7 @@ def _parts(cell: list[_CellLine]) -> tuple[list[_CellLine], list[_CellLine]]:
 
 
 def _code_cells(tree: Any, text: str) -> Iterator[list[_CellLine]]:
-    """Yield the lines of each code cell with the lines of the file that they stand in."""
+    """Yield the lines of each code cell, with their line numbers in the file."""
     cells = tree.get("cells") if isinstance(tree, dict) else None
     at, number = 0, 1
     for cell in cells if isinstance(cells, list) else ():

@@ -1,4 +1,4 @@
-"""Python files: recognises one. `_python_calls` reads it, so that only Python files pay for that."""
+"""Python files: recognise them; `_python_calls`, imported only when needed, reads them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def recognises(text: str) -> bool:
 
 
 def read(text: str, file: str) -> tuple[Document, ...]:
-    """Return what calls with literal arguments state; nothing is run, and what is computed is Unknown.
+    """Return what calls with literal arguments state; nothing is run, and computed values are Unknown.
 
     Raises:
         InputError: the file calls nothing that configures a training.

@@ -19,7 +19,7 @@ from envcheck.training_config.readers import ConfigReader
 
 _BEGINNING = re.compile(r"""(?:---(?:\s|$)|%YAML|["']?[\w./-]+["']?\s*:(?:\s|$))""")
 _MAX_DEPTH = 64
-_MAX_VALUES = 20_000  # of one file, an alias counted each time it is used
+_MAX_VALUES = 20_000  # values in one file; an alias counts each time it is used
 
 _STANDARD = "tag:yaml.org,2002:"
 
@@ -42,12 +42,12 @@ def read(text: str, file: str) -> tuple[Document, ...]:
 
 
 def parsed(text: str, file: str, *, templates: bool) -> Document:
-    """Return the settings of a YAML mapping; without `templates`, `${…}` is text, such as a shell's.
+    """Return the settings of a YAML mapping; without `templates`, `${…}` is text, as in a shell command.
 
     Raises:
         InputError: the text is malformed; with line and column where there is one.
     """
-    import yaml  # takes 10 ms, which only YAML pays
+    import yaml  # takes 10 ms, so import it only for YAML
 
     check_yaml_size(text, file)
     parser = _YamlParser(text, file, templates=templates)
@@ -143,7 +143,7 @@ class _YamlParser:
             if name in own:
                 self.repeated.append((name, own.pop(name)[1], key.place))
             own[name] = (name, key.place, value)
-        defaults = {pair[0]: pair for pair in reversed(merged_in)}  # of several, the first one counts
+        defaults = {pair[0]: pair for pair in reversed(merged_in)}  # the first of several mappings wins
         return _YamlNode(place, None, pairs=tuple({**defaults, **own}.values()))
 
     def _scalar(self, event: Any) -> Scalar:
