@@ -1,17 +1,18 @@
 """Hold the atlas against executed programs: predictions are written down first, then every draw is run.
 
-    python benchmarks/atlas.py draw --work FOLDER --draws 300 --seed 1 BASE/bin/python... -o predictions.json
+    python benchmarks/atlas.py draw --base BASE/bin/python --work FOLDER --seed 1 -o predictions.json
     python benchmarks/atlas.py predict predictions.json -o predictions.json
-    python benchmarks/atlas.py run --work FOLDER predictions.json -o outcomes.jsonl
+    python benchmarks/atlas.py run --base BASE/bin/python --work FOLDER predictions.json -o outcomes.jsonl
     python benchmarks/atlas.py report predictions.json outcomes.jsonl
     python benchmarks/atlas.py table predictions.json outcomes.jsonl > benchmarks/atlas.tsv
 
-A draw is a release of two packages, beside the torch of one of the bases, and a program: an entry of one of
-the two. Half of the draws lie within two releases of both bounds of a row. Of the others, half are of two
-packages whose releases name each other, half of any two. `uv` resolves the remaining packages as they were
-when the newer of the two was published; requirements on the two themselves and on torch are overridden. Each
-release is unpacked into a folder of its own; each program runs in a process with a deadline. A failure is
-judged by who asks and who lacks: it counts where both are packages of the draw, or torch.
+A base is a Python environment with torch; `--base` can be given several times. A draw consists of one release
+of each of two packages, the torch of a base, and a program: an entry of one of the packages. Half of the
+draws lie within two releases of both bounds of a row. Of the others, half use two packages of which one
+requires the other, and half use any two. `uv` resolves the remaining packages as they were when the newer of
+the two was published; requirements on the two themselves and on torch are overridden. Each release is
+unpacked into a separate folder, and each program runs in a process with a deadline. A failure counts if the
+package that fails and the package that lacks something are both packages of the draw, or torch.
 """
 
 from __future__ import annotations
@@ -53,13 +54,13 @@ DRAWN = (
     *("scipy", "sentence-transformers", "setuptools", "tensorboard", "tokenizers", "torch", "torchao"),
     *("torchaudio", "torchvision", "transformers", "trl", "verl", "wandb"),
 )
-"""Packages that can be imported without a GPU, a compiler or an MPI, and are not built for hours."""
+"""Packages that can be imported without a GPU, a compiler or MPI, and do not take hours to build."""
 
 NEEDS_CUDA_BUILD = {"bitsandbytes", "torchvision", "torchaudio", "torchao", "liger-kernel", "autoawq"}
-"""Wheels that load libraries which a torch for CPUs alone does not bring."""
+"""Packages whose wheels load libraries that a CPU build of torch does not contain."""
 
 OLDEST = dt.date(2022, 11, 1)
-"""Before, few wheels exist for the Python of the bases, 3.11."""
+"""Day of the oldest release that is drawn; few older ones have wheels for Python 3.11, that of the bases."""
 
 NEAR = 2
 TRIALS = 30
@@ -78,7 +79,7 @@ def read_tables() -> Atlas:
 
 
 def published(package: str, version: str) -> dt.date:
-    """Return the day of a release; far in the past where it is not known."""
+    """Return the day of a release; a day far in the past if it is not known."""
     row = release_table().row(package, version)
     return dt.date.fromisoformat(row.uploaded) if row and row.uploaded[:1] == "2" else OLDEST.min
 
@@ -91,7 +92,7 @@ def drawable(package: str) -> list[str]:
 
 @cache
 def related() -> list[tuple[str, str]]:
-    """Return each two packages of which the newest or middle release of one requires the other."""
+    """Return the pairs of packages where the newest or middle release of the first requires the second."""
     found = []
     for package in DRAWN:
         releases = drawable(package)
@@ -103,7 +104,7 @@ def related() -> list[tuple[str, str]]:
 
 
 class Drawer:
-    """Draw releases of two packages and a program, and write down what the tables say of them."""
+    """Draws releases of two packages and a program, half of the time near a bound in the tables."""
 
     def __init__(self, atlas: Atlas, overlays: Overlays, seed: int) -> None:
         """Start from a seed."""
@@ -120,7 +121,7 @@ class Drawer:
         ]
 
     def draw(self, number: int) -> dict[str, Any] | None:
-        """Return one draw with its prediction; None where the releases cannot be installed."""
+        """Return one draw, or None if the releases cannot be installed; `number` decides its kind."""
         near = number % 2 == 1
         picked = self._near() if near else self._anywhere(named=number % 4 == 0)
         if picked is None:
@@ -174,7 +175,7 @@ class Drawer:
         return self._chance.choice(entries or [f"import {import_names(asking)[0]}"]), pinned
 
     def _torch_of(self, day: dt.date) -> str:
-        """Return the newest torch that had been published on a day, of those of the bases."""
+        """Return the newest torch of the bases that was published by a day, or else their oldest."""
         by_age = sorted(self._torches, key=Version)
         return next((one for one in reversed(by_age) if published("torch", one) <= day), by_age[0])
 
@@ -188,7 +189,7 @@ def _askers(entry: str) -> set[str]:
 
 
 def _reached(row: str, entry: str, package: str) -> bool:
-    """Return whether a program passes the entry of a row of its package."""
+    """Return whether a program executes the entry of a row of its package."""
     row = row.partition(WITHOUT)[0]  # the programs set no environment variable
     roots = {f"import {name}" for name in import_names(package)}
     if "import " in entry and "." in entry:
@@ -198,15 +199,20 @@ def _reached(row: str, entry: str, package: str) -> bool:
 
 
 class Predictor:
-    """Say which rows of the tables, and which written rules, an environment breaks."""
+    """Finds the rows of the tables, and the written rules, that an environment breaks."""
 
     def __init__(self) -> None:
-        """Load what a user's run loads."""
+        """Load the tables and rules that a user's run loads."""
         self._atlas = read_tables()
         self._matrix = examine.load_matrix(examine.vocabulary(probes.every_probe()))
 
     def predict(self, draw: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a draw with what is predicted of its program, by whom the failure concerns."""
+        """Return a draw with its predicted failures.
+
+        `fails`: failures of its program that involve the two packages or torch. `fails_by_others`: failures
+        of its program that involve another package. `elsewhere`: failures of other programs. `rules`: the
+        errors that a user is shown.
+        """
         asking = next(package for package in draw["pair"] if package in _askers(draw["entry"]))
         hit = list(self._applying(draw["versions"]))
         own = [row for row in hit if row.package == asking and _reached(row.entry, draw["entry"], asking)]
@@ -228,7 +234,7 @@ class Predictor:
                         yield row
 
     def _rules(self, draw: Mapping[str, Any]) -> Iterator[str]:
-        """Yield each error that a user is shown, with the packages it names."""
+        """Yield the rule of each error that a user is shown, with the packages that the rule names."""
         facts = [
             Fact(package_key(package), Known(version), "draw")
             for package, version in draw["versions"].items()
@@ -251,7 +257,7 @@ def _text(row: AtlasRow) -> str:
 
 
 def wilson(hits: int, of: int) -> str:
-    """Return a share with its 95 % interval."""
+    """Return a share with its 95 % Wilson interval, as text."""
     if not of:
         return "no draw"
     z, share = 1.96, hits / of
@@ -266,7 +272,7 @@ _GUARDED = r"(?i)\b{}\b\s*(?:[<>=!~]|version|package|library|has|is)"
 
 
 def involved(end: Mapping[str, Any], row: Mapping[str, Any]) -> set[str]:
-    """Return the packages of the environment that a failure names: whose code failed, and what it asked."""
+    """Return the packages of the environment whose code failed, or that the error message names."""
     error, there = end["error"], row["versions"]
     named = {distribution_of(path) for path in _NAMED.findall(error)}
     guarded = {one for one in there if re.search(_GUARDED.format(one.replace("-", "[-_]")), error)}
@@ -276,10 +282,10 @@ def involved(end: Mapping[str, Any], row: Mapping[str, Any]) -> set[str]:
 
 
 def ending(end: Mapping[str, Any], row: Mapping[str, Any]) -> str:
-    """Return what became of a draw: `ran`, not run, or whose failure it is.
+    """Return the outcome of a draw in words: whether it ran, and which packages made it fail.
 
-    A failure of versions names two packages of the environment: the two of the draw (or torch), or others.
-    What the environment lacks, and what a release never had, says nothing about versions.
+    A failure is caused by versions if it involves at least two packages of the environment: those of the draw
+    (or torch), or others. A missing package is not a failure of versions.
     """
     if end["ok"] is None:
         return "could not be run"
@@ -293,7 +299,7 @@ def ending(end: Mapping[str, Any], row: Mapping[str, Any]) -> str:
 
 
 def predicted(row: Mapping[str, Any], packages: set[str]) -> str:
-    """Return what foresaw a failure: a row of the program's package or of another one, or a written rule."""
+    """Return the row or the written rule that predicted a failure; empty if none did."""
     for text in (*row["fails"], *row["fails_by_others"]):
         return str(text)
     for text in row["elsewhere"]:
@@ -348,7 +354,7 @@ def _cell(text: str) -> str:
 
 
 def table(rows: Sequence[Mapping[str, Any]], ends: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return what was run as lines: the program, whose it is, how it ended, and the releases of the atlas."""
+    """Return a TSV table of the draws that were run; `releases` are those of packages of the atlas."""
     known = set(release_table().packages())
     lines = ["program\tpackage\tpair\tending\tinvolved\treleases\terror"]
     for row in rows:
@@ -409,7 +415,7 @@ def main() -> None:
     if options.step == "draw":
         drawer, found = Drawer(read_tables(), overlays, options.seed), dict[str, dict[str, Any]]()
         for _ in range(options.draws * TRIALS):
-            # the kind follows the count, so that what cannot be installed is replaced by its like
+            # The kind depends on the count, so a draw that cannot be installed is replaced by a similar one.
             one = drawer.draw(len(found))
             if one is not None:
                 found[one["draw"]] = one

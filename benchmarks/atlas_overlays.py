@@ -1,4 +1,4 @@
-"""Releases in folders of their own, laid over a Python that has torch, and programs run with them."""
+"""Overlays: releases in separate folders that are added to a Python with torch, to run programs with them."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from packaging.utils import canonicalize_name
 from envcheck.commands.atlas_tables import release_table
 
 SOURCE_ONLY = {"deepspeed", "autoawq"}
-"""Their build needs torch or a compiler: the Python files are taken as they are."""
+"""Packages whose build needs torch or a compiler; their Python files are used without building."""
 
 LINKED = {"deepspeed": {"deepspeed/ops/op_builder": "op_builder", "deepspeed/accelerator": "accelerator"}}
-"""Folders that a setup.py links when it installs."""
+"""Links that a package's setup.py creates on installation, with the folders that they point to."""
 
 OF_THE_BASE = ("torch", "triton", "nvidia-", "cuda-")
 DEADLINE_S = 150
@@ -54,14 +54,17 @@ for line in sys.stdin:
         os._exit(ending)
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
-"""Imports torch once, and forks for each program; beside another numpy a program gets a fresh process."""
+"""A program that imports torch once and forks for each job.
+
+Overlays with another numpy than the base's need a fresh process instead, because torch has imported numpy.
+"""
 
 
 class Overlays:
-    """Resolve, unpack and run sets of releases."""
+    """Resolves, unpacks and runs sets of releases."""
 
     def __init__(self, uv: str, work: Path, pythons: Sequence[str]) -> None:
-        """`pythons` are the interpreters of the bases."""
+        """Read what is installed in the bases; `pythons` are their interpreters."""
         self._uv, self._work = uv, work
         self._servers: dict[tuple[str, bool], subprocess.Popen[str]] = {}
         self._bases: dict[str, tuple[str, dict[str, str]]] = {}
@@ -74,7 +77,7 @@ class Overlays:
         self.torches = sorted(self._bases)
 
     def resolve(self, pinned: Mapping[str, str], torch: str, day: dt.date) -> dict[str, str] | None:
-        """Return all releases of an environment around two pinned ones, as they were on a day."""
+        """Return the releases of an environment with the pinned ones, as of a day; None if there is none."""
         base = self._bases[torch][1]
         fixed: dict[str, str] = {name: base[name] for name in ("torchvision", "torchaudio") if name in base}
         fixed.update(pinned, torch=torch)
@@ -108,7 +111,11 @@ class Overlays:
         torch: str,
         day: dt.date,
     ) -> str | None:
-        """Return what uv resolves; what others require of torch, and the base's numpy, yield if need be."""
+        """Return uv's output, or None if it finds no solution.
+
+        Try the base's numpy and the published requirements on torch; then override the requirements on torch;
+        then leave numpy free too.
+        """
         python, base = self._bases[torch]
         after = (day + dt.timedelta(days=20)).replace(day=28)
         command = [self._uv, "pip", "compile", "-q", "-", "--override", str(overrides), "--no-header"]
@@ -137,7 +144,7 @@ class Overlays:
         return {**os.environ, "UV_CACHE_DIR": str(self._work / "uvcache")}  # noqa: TID251 - a benchmark is a user
 
     def folders(self, python: str, versions: Mapping[str, str]) -> list[Path] | None:
-        """Return the folders of releases, made where they are not there; None if one cannot be had."""
+        """Return the folders of releases, creating missing ones; None if a release cannot be unpacked."""
         overlays = self._work / "overlays"
         overlays.mkdir(exist_ok=True)
         targets = {package: overlays / f"{package}-{version}" for package, version in versions.items()}
@@ -150,7 +157,7 @@ class Overlays:
         return [*targets.values()]
 
     def _unpack(self, python: str, missing: Mapping[str, str], targets: Mapping[str, Path]) -> bool:
-        """Let uv unpack wheels into its cache, and link the folder of each."""
+        """Make uv unpack wheels into its cache, and link the folder of each."""
         with tempfile.TemporaryDirectory() as scratch:
             command = [self._uv, "pip", "install", "-q", "--no-deps", "--no-config", "--only-binary", ":all:"]
             command += ["-p", python, "--target", scratch, "--link-mode", "symlink"]
@@ -182,7 +189,10 @@ class Overlays:
         return target
 
     def run(self, row: Mapping[str, Any], program: str) -> dict[str, Any]:
-        """Run a program with the releases of a draw, and return how it ended."""
+        """Run a program with the releases of a draw.
+
+        Return `ok` (None if it could not be run), `error`, `asker` (the package whose code failed), `trace`.
+        """
         python, base = self._bases[row["torch"]]
         laid = {
             package: version
@@ -240,7 +250,7 @@ class Overlays:
         return int(server.stdout.readline() or "-1")
 
     def close(self) -> None:
-        """End the processes."""
+        """Kill the processes that fork for jobs."""
         for server in self._servers.values():
             server.kill()
             server.wait()

@@ -1,7 +1,8 @@
-"""What a user does first with a package, as programs that run on a CPU without a network.
+"""Typical first uses of packages, as programs that run on a CPU without a network.
 
-The names are those of the entries in the tables of gaps: an import is its own program, a call has one here.
-The programs pass only arguments that a release has: names that changed are looked up in its signature.
+The names are those of the entries in the tables of gaps. An entry that is an import statement is itself the
+program; an entry that is a call has a program here. The programs pass only arguments that the release has:
+arguments whose names changed are looked up in its signature.
 """
 
 from __future__ import annotations
@@ -126,7 +127,7 @@ rows.save_to_disk("rows")
 Dataset.load_from_disk("rows").to_pandas()
 """,
 }
-"""By entry."""
+"""The program of each entry that is a call."""
 
 STEPS: Mapping[str, tuple[str, ...]] = {
     "from trl import SFTTrainer": ("from trl import SFTTrainer",),
@@ -144,10 +145,10 @@ STEPS: Mapping[str, tuple[str, ...]] = {
     ),
     "datasets.Dataset(...)": ("from datasets import load_dataset",),
 }
-"""Entries that a program passes before its own."""
+"""Other entries that the program of an entry executes before its own."""
 
 
 def passed(entry: str) -> set[str]:
-    """Return the entries of its package that a program passes, itself included; `import X` aside."""
+    """Return the entries of its package that a program executes, including its own but not `import X`."""
     base = entry.replace(".train(...)", "(...)").replace(".save_model(...)", "(...)")
     return {entry, base, *STEPS.get(base, ())}

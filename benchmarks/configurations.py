@@ -3,13 +3,14 @@
     python benchmarks/configurations.py FOLDER [--part PART] [--wrong]
 
 FOLDER holds the repositories as `OWNER+NAME/`, each at the commit that `configurations.tsv` names. That table
-lists each file, the folder it is launched from, and the facts that a careful reader knows from it, from the
-files that it names and from the documentation of its trainer. It was written before the answers of envcheck
-were seen. A fact may have several values that are right (`ddp|none`). A fact with `?` among them is not
-counted: only another value is false. The files of the part `held` are scored, never looked at.
+lists each file, the folder from which it is launched, and the facts that a careful reader knows from it, from
+the files that it names and from the documentation of its trainer. It was written before envcheck's answers
+were seen. A fact may have several right values (`ddp|none`). If `?` is among them, the reader was not
+certain: the fact counts only if envcheck gives a value that is not listed, which is false. The files of the
+part `held` are scored but were never looked at.
 
-Those of the other parts were read by somebody before envcheck saw them, and mended by mechanism after. The
-figures are shares of the facts that were right, and false:
+The files of the other parts were read by a person before envcheck read them; afterwards the causes of wrong
+answers were fixed in envcheck. The figures are the shares of facts that were right, and false:
 
     part      files   repositories   at first sight    after
     unseen      132             24   85.1 %, 1.8 %     96.1 %, 0
@@ -17,8 +18,9 @@ figures are shares of the facts that were right, and false:
     second       48             16   94.0 %, 0         99.3 %, 0
 
 Five of the 15 false values of `unseen` were mistakes of the reader. Twelve of the 17 open facts of `second`
-were one mistake made while `fresh` was mended; without it 98.2 % were right at first sight. They are not
-unseen any more: the next judgement needs files of others. Of all 3,687 facts 98.0 % are right, none is false.
+had one cause, a mistake made while fixing the causes from `fresh`; without it, 98.2 % were right at first
+sight. These files are no longer unseen, so the next measurement needs files of other repositories. Of all
+3,687 facts, 98.0 % are right and none is false.
 """
 
 from __future__ import annotations
@@ -57,7 +59,10 @@ class ExpectedFile(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What envcheck made of a fact: right, open (it abstained), false; uncounted where the reader is open."""
+    """The answer of envcheck to one fact.
+
+    `outcome` is right, open (no value given), false, or uncounted (the reader was not certain).
+    """
 
     row: ExpectedFile
     key: str
@@ -122,7 +127,7 @@ def groups_of(row: ExpectedFile, found: Sequence[Answer]) -> Iterator[tuple[str,
 
 
 def print_wrong(row: ExpectedFile, error: str, found: Sequence[Answer]) -> None:
-    """Print what is open or false in a file."""
+    """Print the facts of a file that are open or false, and the error if envcheck refused the file."""
     wrong = [answer for answer in found if answer.outcome in ("open", "false")]
     if wrong or error:
         print(f"{row.repository} {row.path} {error[:150]}")

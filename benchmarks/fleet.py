@@ -96,7 +96,7 @@ def main(sizes: list[int]) -> None:
 
 
 def _measure(nodes: int, kind: str, file: Path, floor: float) -> CommandRun:
-    """Write one variant of a cluster, run the command on it and print the row."""
+    """Write one variant of a cluster, run the command on it, print its row; `floor` is F in CPU seconds."""
     subprocess.run([sys.executable, __file__, "--write", kind, str(nodes), str(file)], check=True)
     ran = run(sys.executable, "-m", "envcheck", "fleet", str(file), "--json")
     verdict = _verdict(json.loads(ran.out), file.with_suffix(".planted")) if kind == "planted" else ""

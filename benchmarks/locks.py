@@ -3,10 +3,10 @@
     python benchmarks/locks.py FOLDER -o findings.jsonl
     python benchmarks/locks.py FOLDER --report findings.jsonl
 
-`locks.tsv` lists repository, commit, day and path; FOLDER holds the files as OWNER+NAME/COMMIT/PATH, the
-commit by its first 12 digits. Locks are
-judged whole. Of other files the exact pins are judged: a range meant other releases on the day of the commit.
-A file that pins a package of the stack twice describes several environments and is not in the list.
+`locks.tsv` lists repository, commit, day and path; FOLDER has the files as OWNER+NAME/COMMIT/PATH, with the
+first 12 digits of the commit. Lock files are judged as a whole. From other files only the exact pins are
+judged, because a range allowed other releases on the day of the commit. Files that pin a package of the stack
+twice describe several environments and are not in the list.
 """
 
 from __future__ import annotations
@@ -43,7 +43,10 @@ def pins(text: str) -> dict[str, str]:
 
 
 def judge(file: Path) -> list[dict[str, str]]:
-    """Return what `envcheck check` says of a file: severity, rule and title of each finding."""
+    """Return severity, rule and title of each finding of `envcheck check` for a file.
+
+    The severity is `unread` if the file is refused.
+    """
     with tempfile.TemporaryDirectory() as scratch:
         judged = file
         if file.name not in LOCKS:
@@ -69,7 +72,7 @@ def rows() -> Iterator[dict[str, str]]:
 
 
 def report(judged: Sequence[Mapping[str, Any]]) -> str:
-    """Return how many files draw errors and warnings, and which."""
+    """Return, as text, the number of files with errors, and an example for each rule with findings."""
     of: dict[str, list[tuple[str, Mapping[str, Any]]]] = defaultdict(list)
     for row in judged:
         for finding in row["findings"]:
@@ -86,7 +89,7 @@ def report(judged: Sequence[Mapping[str, Any]]) -> str:
 
 
 def main() -> None:
-    """Judge the files, or report on what was found."""
+    """Judge the files, or summarise the findings."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--report", type=Path)

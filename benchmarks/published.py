@@ -3,8 +3,8 @@
     python benchmarks/published.py
 
 A published figure contains the CUDA context, for which `fit` states a range, and memory that the allocator
-keeps without using it, which `fit` does not count. It also comes from other releases than those that `fit` is
-based on.
+keeps without using it, which `fit` does not count. It was also measured with other releases than those on
+which `fit` is based.
 """
 
 from __future__ import annotations

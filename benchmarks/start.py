@@ -83,8 +83,8 @@ print(os.wait4(child, 0)[2].ru_maxrss)
 """
 """A small parent that prints the peak resident KiB of a command and its children.
 
-Linux counts towards that peak what the process had before `exec`. `subprocess` shares its own memory with the
-child until then (vfork), so that every command would seem to take what this benchmark takes.
+Linux includes in that peak the memory that the process had before `exec`. Until then, `subprocess` shares its
+own memory with the child (vfork), so every command would seem to need as much as this benchmark.
 """
 
 
@@ -114,7 +114,7 @@ class _CommandCost:
             self.peak_mib = int(process.stdout.read()) / 1024
 
     def _output(self) -> tuple[int, int]:
-        """Return our end and the command's end of its output; our end is -1 if the output is discarded."""
+        """Return the descriptors of our end (-1 if the output is discarded) and of the command's end."""
         return pty.openpty() if self.terminal else (-1, os.open(os.devnull, os.O_WRONLY))
 
     @staticmethod

@@ -1,14 +1,15 @@
 """Judge the environments of issue threads by the versions that the threads state.
 
-`python benchmarks/threads.py [-v]` reads threads.tsv: a row for each environment, with repository and number
-of its thread, whether it failed there or worked (also after the fix), which packages or parts the
-failure is about, and the facts that the thread states. Versions that a thread leaves out are left out, or are
-those of its date where the failure needs one. Only failures that versions, machine and settings decide are
-listed. It prints for each sample how many failures have an error or a warning, and how many working
-environments an error; `-v` names the rest. A finding about something else counts, too: read them.
+`python benchmarks/threads.py [-v]` reads threads.tsv. It has a row for each environment: repository and
+number of its thread, whether training failed or worked (possibly after the fix), the packages or parts that
+the failure concerns, and the facts that the thread states. Versions that a thread does not state are left
+out; if the failure depends on one, the version of the thread's date is used. Only failures that versions,
+machine and settings decide are listed. For each sample it prints how many failures have an error or a
+warning, and how many working environments have an error. `-v` lists the wrong answers. Findings about
+something else count too, so read them.
 
-Sample 1 was drawn on 2026-11-23 and its misses were mended; sample 2 was drawn, written down and judged once
-after that, so its first figure says what to expect of threads nobody has read.
+Sample 1 was drawn on 2026-11-23, and the causes of its misses were fixed. Sample 2 was drawn, written down
+and judged once after that, so its first figure is an estimate for threads that were not read before.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def judged(facts: str) -> Report:
 
 
 def is_told(outcome: str, report: Report) -> bool:
-    """Return whether a failure has an error or a warning, or a working environment an error."""
+    """Return whether a report accuses its environment: errors always count, warnings only for failures."""
     telling = {Severity.ERROR, Severity.WARNING} if outcome == "fails" else {Severity.ERROR}
     return any(
         each.verdict is Verdict.BROKEN and each.severity in telling for each in report.judgement.findings

@@ -1,12 +1,13 @@
 """Compare `pin` with uv alone on random wishes: a target, a machine and packages of the user's own.
 
-`python benchmarks/wishes.py [COUNT [SEED]]` (default: 200, 1) asks the user's package index, wish by wish.
-For each wish it counts three answers: pin's; uv's for the same packages without any bound of the judge, and
-whether the judge passes it; and, where pin finds nothing, uv's within the judge's bounds. They disagree
+`python benchmarks/wishes.py [COUNT [SEED]]` (default: 200, 1) uses the user's package index. For each wish it
+compares up to three answers: pin's; uv's for the same packages without any bound from the rules, and whether
+the rules accept it; and, if pin finds nothing, uv's within the bounds from the rules. They disagree in two
+ways:
 
-    lost        if pin finds no lock, and uv finds one that the judge passes;
-    unproven    if pin gives up without naming what clashes, and uv finds something within the
-                judge's bounds.
+    lost        pin finds no lock, and uv finds one that the rules accept;
+    unproven    pin finds no lock and does not name what clashes, and uv finds something within the
+                bounds that the rules still refuse.
 """
 
 from __future__ import annotations
@@ -50,14 +51,17 @@ PYTHONS = ("3.10", "3.11", "3.12", "3.13")
 
 
 class Wish(NamedTuple):
-    """What a user asks of `pin`."""
+    """A request to `pin`, with its name."""
 
     name: str
     goal: LockTarget
 
 
 class Comparison(NamedTuple):
-    """The answers to one wish, in words: `lock`, `none`, `fails` and why; and how they disagree."""
+    """The answers to one wish: `lock`, `none`, `refused` or `fails`; how they disagree; pin's error message.
+
+    `bounded` is empty if pin found a lock, `disagreement` if the answers agree.
+    """
 
     wish: str
     pin: str
@@ -82,7 +86,7 @@ def wishes(count: int, seed: int) -> Iterator[Wish]:
 
 
 def _bound(draw: random.Random, name: str) -> str:
-    """Return no bound, a floor, a ceiling or one release, from the newer half of what was published."""
+    """Return no bound, a floor, a ceiling or an exact pin on one of the newer half of the releases."""
     releases = atlas_tables.release_table().versions(name)
     release = draw.choice(releases[len(releases) // 2 :])
     return draw.choice(("", "", f">={release}", f"<{release}", f"=={release}"))
@@ -118,7 +122,7 @@ def _goal(
 
 
 def compare(wish: Wish, host: Host, selected: backends.BackendSelection) -> Comparison:
-    """Return the three answers to a wish."""
+    """Return the three answers to a wish, and whether they disagree."""
     problem = search.search_problem(wish.goal)
     completer = Completer(host, selected, wish.goal.matrix, [])
     try:
@@ -139,7 +143,7 @@ def compare(wish: Wish, host: Host, selected: backends.BackendSelection) -> Comp
 
 
 def _answer_of_uv(goal: LockTarget, problem: SearchProblem, completer: Completer) -> str:
-    """Return `lock` if uv alone finds something that the judge passes, `refused` if the judge does not."""
+    """Return `lock` if uv alone finds releases that the rules accept, `refused` if the rules do not."""
     asked = tuple(f"{each.package}{each.specifier}" for each in goal.requirements if each.specifier)
     request = replace(unpinned.open_request(goal, problem, ()), constraints=asked)
     try:
@@ -155,7 +159,7 @@ def _answer_of_uv(goal: LockTarget, problem: SearchProblem, completer: Completer
 
 
 def _bounded_answer(goal: LockTarget, problem: SearchProblem, completer: Completer) -> str:
-    """Return the same for uv within the judge's bounds, which grow by what the judge objects to."""
+    """Return the same for uv within the bounds from the rules; each objection adds a bound."""
     try:
         found = unpinned.choose_unpinned(goal, problem, completer)
     except ExamineError:
@@ -164,7 +168,7 @@ def _bounded_answer(goal: LockTarget, problem: SearchProblem, completer: Complet
 
 
 def main(count: int, seed: int) -> None:
-    """Print each disagreement, and the counts."""
+    """Print each disagreement and the number of each combination of answers."""
     host = Host()
     selected = backends.select_backends(host, backends.every_backend(), "uv")
     counts: Counter[str] = Counter()

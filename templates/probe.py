@@ -1,4 +1,4 @@
-"""The release of the example service, as its file under /etc says it."""
+"""The release of the example service, from its file under /etc."""
 
 from __future__ import annotations
 

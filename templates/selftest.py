@@ -1,7 +1,7 @@
 """A matrix product on this device equals the same product on the CPU.
 
 Shapes: 64 by 64, float32. Tolerance: 1e-3 of the largest element, because TF32 keeps 10 bits of the mantissa.
-Seconds: 1. Memory: 1 MiB. A failure means kernels that run and compute something else.
+Seconds: 1. Memory: 1 MiB. A failure means that kernels run but compute wrong results.
 """
 
 # Literals only: envcheck reads them without running this file.

@@ -1,4 +1,4 @@
-"""Fixtures that several files share, and what holds for all tests."""
+"""Fixtures that several files share, and settings for all tests."""
 
 import signal
 
@@ -13,16 +13,16 @@ from tests.support.stack import deepspeed, stack
 
 __all__ = ["box", "builder", "built", "compiler", "deepspeed", "env", "pristine", "stack"]
 
-# A test never fails for being slow: what is fast is measured in benchmarks/.
+# No test fails because it is slow; benchmarks/ measure speed.
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 
-# A shell that keeps no track of its jobs starts them with SIGINT ignored, and whatever they start too.
+# A shell without job control starts background jobs with SIGINT ignored, and their children inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the files that train: they take longest, and two processes shall end at the same time."""
+    """Run the files that train first: they take longest, and two parallel processes should end together."""
     training = {item.path for item in items if item.get_closest_marker("stack")}
     items.sort(key=lambda item: item.path not in training)

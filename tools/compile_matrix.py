@@ -1,10 +1,10 @@
 """The build hook: compile compat/*.toml to JSON files inside the wheel.
 
 `judging.json` is the matrix as doctor and gate load it, with every clause parsed. `source.json` is all of
-compat/, for pin, lint and overlays. `atlas/` is what the releases of packages ask of one another, `names/`
-which of them have a name. `dialects.json` is what --train needs in addition. Each language of compat/lang is
-a separate file, as are the tables of fit and fleet and that of published releases. A bill of materials lists
-them all. A mistake in compat/ stops the build.
+compat/, for pin, lint and overlays. `atlas/` lists what releases of packages require of one another, `names/`
+which releases have which names. `dialects.json` is what --train needs in addition. Each language of
+compat/lang is a separate file, as are the tables of fit and fleet and that of published releases. A bill of
+materials lists them all. A mistake in compat/ stops the build.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 DIGESTS = "digests.json"
-"""What `envcheck --version -v` compares the other files with."""
+"""Name of the file with the sha256 of all other files; `envcheck --version -v` compares them."""
 
 
 def compiled() -> dict[str, Any]:
-    """Return the contents that the build adds to the package, by file name in `envcheck/shipped`."""
+    """Return the contents that the build adds to the package, by path in `envcheck/shipped`."""
     from envcheck import probes
     from envcheck.commands import examine
     from envcheck.host.package_files import source_texts
@@ -59,7 +59,7 @@ def compiled() -> dict[str, Any]:
 
 
 def written(folder: Path) -> list[str]:
-    """Write the compiled files into a folder and return their names."""
+    """Write the compiled files and their digests into a folder, and return their names."""
     contents = compiled()
     for name, content in contents.items():
         target = folder / name
@@ -73,7 +73,8 @@ def written(folder: Path) -> list[str]:
 def bill_of_materials(project: str, version: str, folder: Path, names: list[str]) -> str:
     """Return the wheel's SBOM (PEP 770) in CycloneDX 1.6: envcheck, and each compiled file with its digest.
 
-    Nothing of others is inside. It holds no time and no random number: equal sources give equal bytes.
+    The wheel contains no third-party files. The SBOM contains neither a time nor a random number, so equal
+    sources give equal bytes.
     """
     digests = {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in sorted(names)}
     purl = f"pkg:pypi/{project}@{version}"

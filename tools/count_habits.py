@@ -46,7 +46,10 @@ def training_scripts(folder: Path) -> Iterator[Path]:
 
 
 def facts_of(path: Path, folder: Path, matrix: Matrix) -> Mapping[str, str]:
-    """Return the training facts of a file; none if it is no training configuration."""
+    """Return the training facts of a file as lower-case texts, or an empty dict if it does not train.
+
+    A file counts as a training configuration if at least FEWEST_FACTS facts are known.
+    """
     os.chdir(folder)
     try:
         read = training_files.configured(
@@ -64,7 +67,7 @@ def facts_of(path: Path, folder: Path, matrix: Matrix) -> Mapping[str, str]:
 
 
 def shares_of(folders: list[Path], matrix: Matrix) -> tuple[dict[str, dict[str, float]], dict[str, int]]:
-    """Return the share of each value of each fact, and how many files each repository has."""
+    """Return the share of each value of each fact, and the number of counted files of each repository."""
     asked = {clause.key for rule in matrix.rules for table in (*rule.when, rule.require) for clause in table}
     shares: dict[str, defaultdict[str, float]] = defaultdict(lambda: defaultdict(float))
     read = {folder: _configurations(folder, matrix) for folder in folders}

@@ -22,7 +22,7 @@ DEADLINE_S = 60
 
 
 class Found(NamedTuple):
-    """A commit and the first release that contains it; None if no release does."""
+    """A commit and the first release that contains it, with its tag; None and "" if no release does."""
 
     commit: str
     release: Version | None

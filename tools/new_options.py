@@ -34,7 +34,7 @@ BEARING = (
     "attn", "attention", "fsdp", "deepspeed", "zero", "parallel", "shard", "offload", "packing", "compile",
     "padding_free", "liger", "kernel", "optim",
 )  # fmt: skip
-"""Words of the names that bear on facts; the other options of a trainer decide nothing here."""
+"""Words in the names of options that affect facts; the other options of a trainer are ignored."""
 
 
 def dialects() -> dict[str, dict[str, Any]]:
@@ -44,14 +44,18 @@ def dialects() -> dict[str, dict[str, Any]]:
 
 
 def known_names(name: str) -> set[str]:
-    """Return the last parts of all names that a dialect, or one that it extends, has rows for."""
+    """Return the last part of each name that has a row in a dialect or in one that it extends."""
     tree = tomllib.loads((FOLDER / f"{name}.toml").read_text())
     own = {leaf.rpartition(".")[2] for row in tree.get("setting", ()) for leaf in row["names"]}
     return own.union({*tree.get("marks", ())}, *(known_names(parent) for parent in tree.get("extends", ())))
 
 
 def newest_wheel(requirement: str, folder: Path) -> Path:
-    """Download the newest wheel that meets a requirement; raise CalledProcessError if there is none."""
+    """Download the newest wheel that satisfies a requirement and return its path.
+
+    Raises:
+        CalledProcessError: pip finds no wheel.
+    """
     command = [
         sys.executable,
         "-m",
@@ -83,7 +87,7 @@ def fields(source: str) -> Iterator[str]:
 
 
 def options(wheel: Path) -> set[str]:
-    """Return the options that a wheel's configuration classes have, of those that bear on facts."""
+    """Return the options of a wheel's configuration classes whose names contain a word of BEARING."""
     with zipfile.ZipFile(wheel) as archive:
         modules = [name for name in archive.namelist() if name.endswith(".py") and _configures(name)]
         found = {field for name in modules for field in fields(archive.read(name).decode("utf-8", "replace"))}
@@ -98,7 +102,7 @@ def _configures(name: str) -> bool:
 
 
 def report(name: str, tree: Mapping[str, Any], folder: Path) -> int:
-    """Print what the newest release adds to one dialect; return how many options that are."""
+    """Print the options that the newest release adds to one dialect; return their number."""
     wheel = newest_wheel(tree["package"], folder)
     release = Version(str(parse_wheel_filename(wheel.name)[1]))
     if SpecifierSet(tree["read_from"]).contains(release, prereleases=True):
@@ -117,12 +121,12 @@ def report(name: str, tree: Mapping[str, Any], folder: Path) -> int:
 
 
 def last_read(releases: str) -> Version:
-    """Return the last of the releases that a dialect was read from."""
+    """Return the newest release in a dialect's `read_from`."""
     return max(Version(bound.version) for bound in SpecifierSet(releases) if bound.operator in ("<=", "=="))
 
 
 def main() -> int:
-    """Print the options of the dialects that are asked for, or of all."""
+    """Print the new options of the named dialects, or of all."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("dialect", nargs="*")
     wanted = parser.parse_args().dialect

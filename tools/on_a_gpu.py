@@ -71,7 +71,7 @@ def _agree(theirs: str, ours: Value | None) -> bool:
 
 
 def cells_of(proof: Mapping[str, Any], pkg: Mapping[str, str], gpu: str) -> str:
-    """Return the cells of a level-2 run for compat/matrix.toml: one per test, with its rule if any."""
+    """Return the cells of a level-2 run for compat/matrix.toml: one per test, with its rule if it has one."""
     ran = [each for each in proof["outcomes"] if each["level"] > 1 and each["result"] in ("pass", "fail")]
     return "".join(
         cell_toml(
@@ -162,7 +162,7 @@ def _level(options: argparse.Namespace, level: int) -> bool:
 def _deepspeeds(options: argparse.Namespace) -> bool:
     """Run each DeepSpeed release and write its cells; print and leave out a release that cannot be run.
 
-    Passing and failing are both valid results here: the releases lie on both sides of a bound.
+    Passing and failing are both valid results, because the releases lie on both sides of a bound.
     """
     for folder in sorted(options.deepspeeds.glob("deepspeed-*")) if options.deepspeeds else []:
         target = ("--target", "zero3-lora-offload", "--level", "2", "--device", options.device, "--json")

@@ -7,9 +7,9 @@ to level 3 on two ranks.
 
 A lock is "trained" if a self-test that stands for all training facts of its target passed, and none failed.
 It is "installed" if none of these tests can run without a GPU and no other failed. The result is written to
-lockfiles/manifest.toml and into the lock's header, and what was run to compat/matrix.toml as cells. It counts
-only as long as the pins are those that were tested. An interpreter of the lock's Python version must be on
-PATH.
+lockfiles/manifest.toml and into the lock's header. The self-tests that were run are added to
+compat/matrix.toml as cells. The result is valid only as long as the lock has the pins that were tested. An
+interpreter of the lock's Python version must be on PATH.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def prove(names: Sequence[str], *, uv: bool) -> dict[str, Proof]:
     A self-test that several of their targets select runs once.
 
     Raises:
-        RuntimeError: they do not install.
+        RuntimeError: the locks cannot be installed.
     """
     locks = {name: parse_requirements((FOLDER / name).read_text(encoding="utf-8"), name) for name in names}
     first = locks[names[0]]

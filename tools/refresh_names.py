@@ -1,13 +1,14 @@
 """Write compat/names/: which releases of a package have a name that others lack.
 
 `python tools/refresh_names.py --store FOLDER [PACKAGE ...]` reads the releases that `envcheck matrix harvest`
-stored and prints how much it would write; `--write` writes it. The atlas knows names that one package asks
-of another; scripts and models' own code ask for many more, and `explain` answers them from here.
+stored and prints how much it would write; `--write` writes it. The atlas contains the names that one package
+imports from another. Scripts and the code inside model repositories import many more, and `explain` looks
+those up here.
 
-A name is listed if every release says for certain whether it has it, and not all say the same: public names
-that a module defines, offers lazily or imports from its own package. Of transformers' models only the
-folders are listed, and of its other packages those that others import from. Of a package with many releases
-the newest of each minor is read, and named by the minor.
+A name is listed if it is known for every release whether the release has it, and the releases differ. Names
+are the public ones that a module defines, offers lazily or imports from its own package. For transformers'
+models only the folders are listed, and of its other subpackages those that other packages import from. For a
+package with many releases, only the newest of each minor is read, and the table names it by the minor.
 """
 
 from __future__ import annotations
@@ -36,13 +37,16 @@ PACKAGES = (
 )
 
 _FOLDERS_ONLY = ("transformers.models",)
-"""Packages of which only the modules right below are listed, not what is in them."""
+"""Packages whose direct submodules are listed without their contents."""
 
 _SINCE = {"transformers": "4.30"}
-"""The oldest release that is read, where older ones are no longer met."""
+"""The oldest release that is read, by package, if older ones are no longer in use."""
 
 _INNER = ("utils", "integrations", "generation")
-"""Packages inside transformers whose modules others import; else only the modules at its root are listed."""
+"""Packages inside transformers whose modules are listed, because others import them.
+
+Elsewhere in transformers, only the modules at its root are listed.
+"""
 
 _UNASKED = (
     "tests",
@@ -62,7 +66,7 @@ _MANY = 150
 
 
 def labels(reader: PackageReader) -> dict[str, str]:
-    """Return the releases that are read, oldest first, and how the table names them."""
+    """Return the table's name for each release that is read, oldest first: the version or its minor."""
     if len(reader.by_version) <= _MANY:
         return {version: version for version in reader.by_version}
     return {version: _minor(version) for version in _last_of_minors(reader)}
@@ -90,7 +94,7 @@ def _answer(offers: ReleaseOffers, module: str, name: str, path: str) -> Tri:
 
 
 def _candidates(reader: PackageReader) -> set[tuple[str, str]]:
-    """Return the modules, and the names of modules, that are not in the newest release of every minor."""
+    """Return the pairs of `_surface` that the newest release of at least one minor lacks."""
     sets = [_surface(reader.offers(version), reader.name) for version in _last_of_minors(reader)]
     always = set.intersection(*sets) if sets else set()
     return set().union(*sets) - always
@@ -107,7 +111,7 @@ def _last_of_minors(reader: PackageReader) -> Iterable[str]:
 
 
 def _surface(offers: ReleaseOffers, package: str) -> set[tuple[str, str]]:
-    """Return the public modules of a release and the public names in them."""
+    """Return pairs of a public module of a release and a public name in it ("" for the module itself)."""
     found: set[tuple[str, str]] = set()
     for module in _modules(offers, package):
         found.add((module, ""))

@@ -343,7 +343,7 @@ def published(
 ) -> tuple[list[Release], list[str]]:
     """Return a package's releases from the oldest in the table on, and messages about unreadable ones.
 
-    Metadata is read of releases that are not in the table; of all releases if `everything` is set.
+    Metadata is read only for releases that are not in the table, or for all releases if `everything` is set.
     """
     known = {Version(row.version): row for row in rows}
     releases = {
@@ -391,7 +391,7 @@ def _row(
     metadata: Metadata | None,
     kept: KeptNames,
 ) -> Release:
-    """Return the row of a release; what was not read again stays as it is in the table."""
+    """Return the row of a release; without `metadata`, its requirements stay as they are in the table."""
     if metadata is not None:
         python, lines = metadata
         requires, extras = requirements(lines, package, kept)

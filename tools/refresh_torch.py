@@ -34,7 +34,7 @@ MIB = 1 << 20
 WHEEL_LIMIT = 48 * MIB
 """Most bytes to fetch of one wheel: its directory (1 to 2 MiB) and the library (about 10 MiB packed)."""
 LIBRARY_LIMIT = 256 * MIB
-"""Most bytes of that library when unpacked; it has about 30 MiB."""
+"""Most bytes of that library when unpacked; it takes about 30 MiB."""
 TEXT_LIMIT = 4 * MIB
 
 LIBRARY = "torch/lib/libtorch_python.so"

@@ -1,13 +1,14 @@
 """Write the shipped locks and their manifest: `python tools/ship_locks.py [--missing] [PATTERN…]`.
 
-Each lock is the result of `pin --resolve` for a machine of which only a driver of this family is known, with
-the oldest C library that torch's wheels support. A pattern such as `zero3-*/py312-*` selects locks by name;
-`--missing` leaves those alone that exist. If a combination of target, Python, driver and machine has no
-solution, no lock is written and the reason is printed.
+Each lock is the result of `pin --resolve` for a machine of which only the driver's family is known, with the
+oldest C library that torch's wheels support. A pattern such as `zero3-*/py312-*` selects locks by name;
+`--missing` skips locks that exist. If a combination of target, Python, driver and machine has no solution, no
+lock is written and the reason is printed.
 
-Families are where a lock really differs: torch for CUDA 12 runs on a driver from 525 on, and so on 535, 550
-and 570 as well; torch for CUDA 13 needs 580. If the combination that was measured is for the older driver,
-the newest releases are tried for the newer one. If they need no newer driver either, one lock serves both.
+Driver families are chosen so that their locks differ: torch for CUDA 12 runs on drivers from 525 on, and thus
+also on 535, 550 and 570; torch for CUDA 13 needs 580. If the measured combination is for the older driver,
+the newest releases are tried for the newer one. If they do not need a newer driver either, one lock serves
+both.
 
 lockfiles/manifest.toml records for each lock what it is for, the digest of its pins, and the result of
 `tools/prove_locks.py`; that result is dropped when the pins change.
@@ -118,7 +119,7 @@ def locks_to_ship(rows: Mapping[str, Mapping[str, Any]]) -> Iterator[ShippedLock
 
 
 def row_of(name: str, text: str, before: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the manifest's row for a lock; a test result stays as long as the pins stay the same."""
+    """Return the manifest's row for a lock; keep the previous test result if the pins are the same."""
     parsed = parse_requirements(text, name)
     pins = {each.name: each.version for each in parsed.pins}
     row: dict[str, Any] = {
@@ -136,7 +137,7 @@ def row_of(name: str, text: str, before: Iterable[Mapping[str, Any]]) -> dict[st
 
 
 def in_words(row: Mapping[str, Any]) -> str:
-    """Return how a row of the manifest says that its lock was proven, for the lock's header."""
+    """Return the sentence for the lock's header that states how it was tested."""
     proof = row["proof"]
     if row["proven"] == TRAINED:
         return (
@@ -170,7 +171,7 @@ def main(words: list[str]) -> None:
 
 
 def write_all_rows() -> None:
-    """Write the manifest of the locks that are there, and into each lock how it was proven."""
+    """Write the manifest of all existing locks, and update how each was tested in its header."""
     before, known = read_manifest(), examine.knowledge()
     names = sorted(path.relative_to(FOLDER).as_posix() for path in FOLDER.glob("*/*.txt"))
     rows = [row_of(name, (FOLDER / name).read_text(encoding="utf-8"), before) for name in names]
@@ -188,7 +189,7 @@ def resolve(wanted: ShippedLock, known: Matrix) -> Lock:
     """Resolve a lock for the oldest C library of GLIBCS that has one.
 
     Raises:
-        NoSolutionError: there is none, or none that needs the family's driver.
+        NoSolutionError: there is no solution, or none that needs the family's driver.
     """
     for glibc in GLIBCS[:-1]:
         try:

@@ -1,7 +1,8 @@
 """Write the pages of the reference from the commands and the knowledge.
 
-`python tools/write_reference.py` prints the page of the command line, which is committed; `… NAME` prints
-another page of PAGES. docs/conf.py inserts those pages into the documents that name them.
+`python tools/write_reference.py` prints the page of the command line, which is committed. With a name,
+`python tools/write_reference.py NAME` prints another page of PAGES; docs/conf.py inserts those pages into the
+documents that name them.
 """
 
 from __future__ import annotations

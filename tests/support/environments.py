@@ -38,7 +38,7 @@ def install(site: Path, name: str, version: str, *requires: str, record: str = "
 
 
 def listed(site: Path, path: str, content: str) -> str:
-    """Write a file and return its line of a RECORD."""
+    """Write a file and return its line for a RECORD."""
     put(site, path, content)
     return record_line(path, content)
 

@@ -1,4 +1,4 @@
-"""Generate clusters from a seed: facts of many nodes, with planted faults that a report must name, and no others."""
+"""Generate clusters from a seed: facts of many nodes, with planted faults. A report must name exactly these."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ PACKAGES = {
 
 
 class Fault(NamedTuple):
-    """A planted fault: the key of the difference or finding, the value on the odd nodes, and those nodes."""
+    """A planted fault.
+
+    `key` is that of the difference or finding, `value` its value on the faulty nodes, `nodes` their names.
+    """
 
     key: str
     value: str
@@ -37,13 +40,17 @@ class Fault(NamedTuple):
 
 
 class Cluster(NamedTuple):
-    """The lines of records, in order; the names of their nodes; and all planted faults."""
+    """A cluster with all its planted faults.
+
+    `lines` are the records in order, `names` the nodes with a valid record. `differences` are the faults by key.
+    `missing` are the nodes without a valid record, `twice` those with two records.
+    """
 
     lines: list[str]
     names: list[str]
     differences: dict[str, Fault]
     missing: frozenset[str]
-    broken: frozenset[int]  # line numbers
+    broken: frozenset[int]  # numbers of the lines that are not valid records
     twice: frozenset[str]
 
 
@@ -90,7 +97,7 @@ def node(name: str) -> dict[str, Any]:
 
 
 def vary(tree: dict[str, Any], chance: random.Random) -> None:
-    """Vary what differs between healthy nodes and from one moment to the next."""
+    """Change the values that differ between healthy nodes or change with time."""
     for gpu in tree["gpu"]:
         gpu["memory_free_mib"] = 81000 + chance.randrange(500)
         gpu["memory_used_mib"] = 81559 - gpu["memory_free_mib"]

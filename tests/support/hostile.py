@@ -1,4 +1,4 @@
-"""Hostile texts, which try to act where they are shown, and secrets: data for the tests of reports."""
+"""Texts that attack the program in which they are displayed, and secrets: data for the tests of reports."""
 
 from __future__ import annotations
 

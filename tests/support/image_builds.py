@@ -1,7 +1,7 @@
 """Real image builds: a Debian root that is created once, buildah without Docker, stand-in wheels for the stack.
 
-debootstrap creates the root, which is kept as a tar file in the folder that ENVCHECK_IMAGES names, else in
-pytest's cache. Without a program, the rights or the network, the tests are skipped with the reason.
+debootstrap creates the root, which is kept as a tar file in the folder that ENVCHECK_IMAGES names, or else in
+pytest's cache. If a program, root rights or the network are missing, the tests are skipped with that reason.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def run(*command: str | Path, timeout: float = 300, cwd: Path | None = None) -> 
 
 
 def debian(kept: Path) -> Path:
-    """Return the tar file of a minimal Debian with Python and pip; create it if it is not kept."""
+    """Return the tar file of a minimal Debian with Python and pip; create it if the folder lacks it."""
     file = kept / f"{SUITE}-python-venv.tar"
     if file.is_file():
         return file
@@ -117,7 +117,7 @@ class Builder:
     """Builds images from Dockerfiles, with a base image that has envcheck in /opt/judge."""
 
     def __init__(self, folder: Path) -> None:
-        """Take the folder for everything; `close` removes it."""
+        """Keep all files below `folder`, which `close` removes."""
         self.folder = folder
 
     def buildah(self, *words: str | Path, timeout: float = 300, cwd: Path | None = None) -> Built:
@@ -174,7 +174,7 @@ class Builder:
 def wheel(
     name: str, version: str, requires: tuple[str, ...] = (), more: Mapping[str, str] = MappingProxyType({})
 ) -> tuple[str, bytes]:
-    """Return file name and bytes of a wheel whose RECORD has a hash for every file."""
+    """Return the file name and bytes of a wheel whose RECORD has a hash for every file."""
     stem = f"{name.replace('-', '_')}-{version}"
     lines = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}"]
     lines += [f"Requires-Dist: {each}" for each in requires]
@@ -197,7 +197,7 @@ def _hash(text: str) -> str:
 
 
 def torch(version: str, cuda: str | None) -> tuple[str, bytes]:
-    """Return a torch that states its build and does nothing else; importing it fails the test."""
+    """Return a wheel of a torch that only states its build; the test fails if torch is imported."""
     said = f"__version__ = '{version}'\ncuda: Optional[str] = {cuda!r}\ngit_version = 'abc'\nhip: Optional[str] = None\n"
     loud = "open('/imported', 'w').close()\nraise SystemExit('torch was imported')\n"
     return wheel("torch", version, more={"torch/version.py": said, "torch/__init__.py": loud})

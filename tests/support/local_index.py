@@ -1,4 +1,4 @@
-"""A package index on 127.0.0.1 with tiny real wheels: backends run against it without a network."""
+"""A package index on 127.0.0.1 with tiny real wheels, so that backends run without a network."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def wheel(
     more: dict[str, bytes] | None = None,
     python: str = "",
 ) -> tuple[str, bytes]:
-    """Return file name and bytes of a wheel with metadata and `more` files; the bytes are reproducible."""
+    """Return the file name and the reproducible bytes of a wheel with metadata and `more` files."""
     stem = f"{name.replace('-', '_')}-{version}"
     metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
     metadata += f"Requires-Python: {python}\n" if python else ""
@@ -48,7 +48,7 @@ def wheel(
 def sdist(
     name: str, version: str, setup: str = "raise SystemExit('ran')", requires: tuple[str, ...] = ()
 ) -> tuple[str, bytes]:
-    """Return file name and bytes of a source distribution whose setup.py must not be run."""
+    """Return the file name and bytes of a source distribution; its default setup.py fails if it is run."""
     stem = f"{name}-{version}"
     said = f"Metadata-Version: 2.4\nName: {name}\nVersion: {version}\n"
     said += "".join(f"Requires-Dist: {one}\n" for one in requires)
@@ -66,7 +66,11 @@ def sdist(
 
 @dataclass
 class LocalIndex:
-    """What the index serves and how it behaves; `asked` are the requested paths."""
+    """What the index serves and how it behaves.
+
+    `files` are the contents by file name. `login` is `user:password`, if the index requires one. Each answer
+    is delayed by `hang_s` seconds. `asked` are the requested paths.
+    """
 
     files: dict[str, bytes]
     login: str = ""
@@ -75,7 +79,7 @@ class LocalIndex:
     hashes: bool = True
     port: int = 0
     ranges: bool = False
-    said: dict[str, dict[str, object]] = field(default_factory=dict)  # more fields of a file, as in PEP 691
+    said: dict[str, dict[str, object]] = field(default_factory=dict)  # further PEP 691 fields, by file name
     sent: int = 0  # bytes of files that were sent
     asked: list[str] = field(default_factory=list)
 
@@ -163,7 +167,7 @@ def serving(index: LocalIndex) -> Iterator[LocalIndex]:
                 if self.command == "GET":
                     self.wfile.write(body)
             except OSError:
-                pass  # some tests have a client that gives up
+                pass  # in some tests, the client closes the connection early
 
         do_HEAD = do_GET  # noqa: N815
 

@@ -1,4 +1,4 @@
-"""Tiny sets of packages, releases and rules for tests of the resolver; the target is `t`."""
+"""Tiny sets of packages, releases and rules for tests of the resolver; their target is named `t`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,11 @@ def problem(
     requirements: Sequence[UserRequirement] = (),
     tables: str = "",
 ) -> SearchProblem:
-    """Return a search problem: releases by package (versions or `Release`s), rules in TOML, free facts."""
+    """Return a search problem.
+
+    `world` has the releases by package, as versions or `Release`s. `rules`, `head` and `tables` are TOML.
+    `free` are the facts whose values the search may choose.
+    """
     names = list(world)
     target = f'[target.t]\ntitle = "t"\npackages = {names}\ntrain = {train}\nfree = {list(free)}\n'
     matrix = known(rules, tables, f"{target}{head}".replace("'", '"'))

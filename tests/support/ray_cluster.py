@@ -1,8 +1,8 @@
 """A real Ray cluster of several nodes on this machine, for `test_fleet.py`; run by a Python that has ray.
 
 `python ray_cluster.py NODES` starts a head and the given number of nodes that claim to have a GPU, all on
-127.0.0.1. When all are up, it prints one JSON line: the address, and the process id of each node's raylet by the
-node's number. It ends the cluster when standard input is closed.
+127.0.0.1. When all are up, it prints one JSON line: the address, and the process id of each node's raylet by
+the node's number. When standard input is closed, it stops the cluster.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 import sys
 import tempfile
 
-# Nothing leaves this machine: no statistics are sent, and the only address is the loopback address.
+# No data leaves this machine: Ray sends no statistics, and the only address is the loopback address.
 LOOPBACK = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 
 
@@ -38,7 +38,7 @@ def main(count: int) -> None:
 
 
 if __name__ == "__main__":
-    # The paths of sockets must be short.
+    # The path of a Unix socket has at most about 100 bytes.
     with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True) as short:
         os.environ.update(LOOPBACK, RAY_TMPDIR=short)  # noqa: TID251
         main(int(sys.argv[1]))

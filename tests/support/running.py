@@ -38,7 +38,10 @@ class Outcome(NamedTuple):
 
 
 def copy_compiled(folder: Path) -> None:
-    """Copy envcheck into a folder as its wheel holds it, which starts three times as fast as the checkout."""
+    """Copy envcheck into a folder with the contents of its wheel.
+
+    The copy starts three times as fast as the checkout.
+    """
     ignored = shutil.ignore_patterns("__pycache__", "*.pyc", "shipped")
     shutil.copytree(ROOT / "envcheck", folder / "envcheck", ignore=ignored)
     written(folder / "envcheck/shipped")
@@ -47,7 +50,7 @@ def copy_compiled(folder: Path) -> None:
 
 @functools.cache
 def installed() -> Path:
-    """Return the folder of this process's copy; each pytest process makes one, so none is outdated."""
+    """Return the folder of this process's copy; each pytest process makes a new one, so it is up to date."""
     folder = Path(tempfile.mkdtemp(prefix="envcheck-tests-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     copy_compiled(folder)
@@ -56,7 +59,10 @@ def installed() -> Path:
 
 
 def invocation(*arguments: str) -> list[str]:
-    """Return the command that runs envcheck; -P, or the current folder would come before the copy."""
+    """Return the command that runs envcheck.
+
+    Without -P, Python would import from the current folder before the copy.
+    """
     return [sys.executable, "-P", "-m", "envcheck", *arguments]
 
 
@@ -81,7 +87,7 @@ def envcheck(*arguments: str, cwd: Path | None = None, environ: Mapping[str, str
 
 
 class MeasuredOutcome(NamedTuple):
-    """The result that a user sees, and what it cost: processor time, which other processes do not change."""
+    """The result that a user sees, and its cost: processor time, which does not depend on other processes."""
 
     code: int
     out: str
@@ -101,14 +107,15 @@ os.write(int(sys.argv[1]), " ".join(map(str, report)).encode())
 """
 """A parent that reports exit code, processor seconds and peak MiB of a command.
 
-Linux counts towards that peak what the process had before `exec`, and a test runner has hundreds of MiB.
+Linux includes in that peak the memory that the process had before `exec`. A test runner has hundreds of MiB,
+so the parent must be small.
 """
 
 
 def measured(
     *arguments: str, cwd: Path, environ: Mapping[str, str] | None = None, text: bytes = b""
 ) -> MeasuredOutcome:
-    """Run `envcheck` on this standard input; also return its processor time and its largest resident memory."""
+    """Run `envcheck` with `text` as standard input; also return its processor time and peak memory."""
     with (
         tempfile.TemporaryFile() as given,
         tempfile.TemporaryFile() as out,

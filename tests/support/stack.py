@@ -1,8 +1,8 @@
 """A real training stack: an environment with torch, DeepSpeed, transformers and PEFT, and other DeepSpeed releases.
 
 ENVCHECK_STACK is an interpreter that has the packages of `STACK`, or `install`, which creates an environment
-with pip (some minutes, and some GB unless the index has a CPU build of torch). If it is not set, the tests that
-need a stack are skipped with that reason.
+with pip (this takes some minutes, and several GB unless the index has a CPU build of torch). If it is not
+set, the tests that need a stack are skipped with that reason.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ STACK = {
     "setuptools": "80.0.0",
     "nvidia-ml-py": "13.580.0",
 }
-"""A measured combination that trained: the newest in the tables, which the search tries first."""
+"""The newest measured combination that trained; the search tries it first."""
 
 DEEPSPEED = """
 import os
@@ -29,7 +29,10 @@ from setuptools import setup
 assert os.environ.get("DS_BUILD_OPS") == "0", "built without DS_BUILD_OPS=0"
 setup(name="deepspeed", version={version!r}, py_modules=[], install_requires={requires!r})
 """
-"""Like the real sdist, of which 0.14.4 to 0.19.8 were built so: with DS_BUILD_OPS=0 it needs no torch."""
+"""The setup.py of the stand-in for DeepSpeed: with DS_BUILD_OPS=0 it needs no torch.
+
+The real sdists of 0.14.4 to 0.19.8 were built in the same way.
+"""
 
 BUILD_META = b"""
 import os, zipfile
@@ -51,7 +54,7 @@ class Legacy:
 
 __legacy__ = Legacy()
 """
-"""The parts of the real setuptools that building DeepSpeed needs, for the stand-in."""
+"""The parts of setuptools.build_meta that building DeepSpeed needs, for the stand-in of setuptools."""
 
 
 @cache
@@ -63,14 +66,17 @@ def _releases() -> dict[str, list[dict[str, Any]]]:
 
 
 def requires(name: str, version: str) -> dict[str, str]:
-    """Return what a release requires according to the tables; nothing if they lack it."""
+    """Return the requirements of a release according to the tables; empty if they do not list it."""
     rows = [row for row in _releases().get(name, []) if row["version"] == version]
     found: dict[str, str] = rows[0].get("requires", {}) if rows else {}
     return found
 
 
 def stack(*more: tuple[str, str], **changed: str) -> dict[str, bytes]:
-    """Return the files of the stack and all its requirements, one release each; `more` adds releases."""
+    """Return the files of the stack and of all its requirements by name, one release each.
+
+    `more` adds releases, `changed` replaces versions of the stack (`huggingface_hub="1.0"`).
+    """
     chosen = {**STACK, **{name.replace("_", "-"): version for name, version in changed.items()}}
     todo = [*chosen.items(), *more]
     releases: list[tuple[str, str]] = []

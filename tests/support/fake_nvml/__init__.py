@@ -1,6 +1,6 @@
-"""A fake NVML to run the real probe against: compiled once, driven by scenario files.
+"""A fake NVML library for running the real probe: compiled once, controlled by scenario files.
 
-`library` compiles it. `Box` is a machine whose files are staged, on which processes are really run.
+`library` compiles it. `Box` is a machine with staged files, on which processes are really run.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class Box:
         return self
 
     def host(self, scenario: str = "", environ: Mapping[str, str] | None = None) -> Host:
-        """Return the machine whose NVML plays a scenario: its text, or the name of a recorded file."""
+        """Return the host; its NVML answers as `scenario` says: a text, or the name of a recorded file."""
         kept = HERE / f"{scenario}.ini"
         if scenario and ("\n" in scenario or not kept.exists()):
             kept = self.root / f"scenario{zlib.crc32(scenario.encode())}.ini"

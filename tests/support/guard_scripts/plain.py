@@ -1,4 +1,4 @@
-"""A plain training loop: what the guard reports, what it leaves behind, and what it costs afterwards."""
+"""A plain training loop: what the guard reports, what remains of it, and what it costs after its watch."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def calls_of_a_step(guarded: bool) -> int:
 
 
 class Block(torch.nn.Module):  # type: ignore[misc]
-    """A layer that can compute another dtype or shape the second time."""
+    """A layer that can return another dtype or shape in the second call."""
 
     def __init__(self, other: str) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The callback inside transformers' Trainer: `zero` with DeepSpeed, `cpu` where the Trainer ignores it."""
+"""The callback inside transformers' Trainer: `zero` with DeepSpeed, `cpu` where the Trainer ignores DeepSpeed."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """What the guard's scripts share: a small training loop, and its outcome as text.
 
-Run by the interpreter of a real training stack, never by that of the tests.
+The scripts run with the interpreter of a real training stack, never with that of the tests.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def adam(net: Any) -> Any:
 
 
 def loop(net: Any, optimizer: Any, bad: Mapping[str, Bad] | None = None, steps: int = 4) -> list[float]:
-    """Train and return the losses; `bad[call]` runs once, after that call of the first step."""
+    """Train and return the losses; `bad[call]` runs once, after that call in the first step."""
     bad, losses = dict(bad or {}), []
     batches = torch.Generator().manual_seed(1)
 

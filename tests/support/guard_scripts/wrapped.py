@@ -117,7 +117,7 @@ WRAPS: dict[str, Maker] = {
     "fsdp1, original parameters": fsdp(use_orig_params=True),
     "fsdp1, bf16": fsdp(mixed_precision=BF16),
     "fsdp2": sharded,
-    # Capture and differentiation are those of the default backend; only kernels are not compiled.
+    # This backend captures and differentiates like the default one, but does not compile kernels.
     "compiled": lambda inner: torch.compile(inner, backend="aot_eager"),
     "compiled ddp": lambda inner: torch.compile(DistributedDataParallel(inner), backend="aot_eager"),
 }

@@ -1,4 +1,4 @@
-"""DeepSpeed drives, one rank on the CPU: the guard is silent when all is well, and reports each fault."""
+"""Training by DeepSpeed with one rank on the CPU: the guard reports each fault, and nothing without a fault."""
 
 from __future__ import annotations
 
