@@ -1,4 +1,4 @@
-"""The collection of records: each is read, grouped by machine and by profile, and forgotten. Pure.
+"""The collection of records: each is parsed, assigned to a machine and a profile, and discarded. Pure.
 
 Memory grows with the number of names and with what differs between nodes, not with the size of the records.
 Each distinct machine is judged once, when its first record arrives.
@@ -23,8 +23,8 @@ from envcheck.fleet.profiles import Profile, profile_of, sort_key
 from envcheck.fleet.records import MOST_GPUS, NodeRecord, RefusedRecord, parse_record, take_name
 
 MOST_COMPARED = 1000
-"""Largest number of facts compared in a fleet. Each costs a look at every node, and there is no end of
-variables."""
+"""Largest number of facts compared in a fleet: each is compared on every node, and a record may hold any
+number of environment variables."""
 
 _MOST_REMEMBERED = 4096
 """Largest number of keys whose relevance is remembered; environment variables can have any name."""
@@ -65,14 +65,14 @@ class _Relevance(enum.Enum):
 
 
 _Number: TypeAlias = tuple[dict[str, Any], str, int]
-"""A number that was replaced in a record: its table, its key, and its value."""
+"""A number that was replaced in a record: its table, its key, and its original value."""
 
 
 class Fleet:
     """The records taken so far.
 
-    `judged` holds the judgement of each distinct machine, `profiles` each distinct profile; `nodes` gives the
-    number of both for each name.
+    `judged` holds the judgement of each distinct machine and `profiles` each distinct profile. `nodes` gives
+    the index of a node's machine and profile in these, by the node's name.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Fleet:
         complete: Callable[[Inventory], Inventory],
         judge: Judge,
     ) -> None:
-        """Take the knowledge; `complete` adds the facts that hold for all nodes, `judge` judges a machine."""
+        """Take the knowledge; `complete` adds the facts common to all nodes, `judge` judges a machine."""
         self._vocabulary, self._comparisons = vocabulary, comparisons
         self._complete, self._judge = complete, judge
         self._view = judge_view(known)
@@ -123,11 +123,11 @@ class Fleet:
         for name in ("sources", "envcheck"):
             tree.pop(name, None)
         replaced = self._reduce(tree, record.where)
-        # Records that are equal once reduced describe the same machine. Of most nodes nothing more is
-        # computed.
+        # Records that are equal once reduced describe the same machine, so for most nodes the digest is all
+        # that has to be computed.
         try:
             digest = hashlib.blake2b(marshal.dumps(tree, 2), digest_size=16).digest()
-        except ValueError:  # a date of TOML
+        except ValueError:  # a TOML date cannot be marshalled
             raise InputError(record.where, "expected texts, whole numbers, true and false alone") from None
         found = self._by_digest.get(digest)
         if found is None:
@@ -139,8 +139,8 @@ class Fleet:
     def _reduce(self, tree: dict[str, Any], where: str) -> list[_Number]:
         """Remove from a record what matters neither to the judge nor to the comparison.
 
-        Replace each number of which only the side of its bounds matters by that side. Return those numbers,
-        so that they can be put back.
+        If only the side of its bounds matters for a number, replace it by that side. Return the replaced
+        numbers, so that they can be restored.
         """
         replaced: list[_Number] = []
         for name, table in _tables(tree):
@@ -155,7 +155,7 @@ class Fleet:
         return replaced
 
     def _relevance(self, key: str) -> _Relevance:
-        """Return how much of a fact matters; all of an unknown key, so that it is refused later."""
+        """Return how much of a fact matters; an unknown key counts in full, so that it is refused later."""
         found = self._relevances.get(key)
         if found is None:
             found = self._new_relevance(key)
@@ -173,7 +173,7 @@ class Fleet:
         return _Relevance.SIDE if key in self._view.bounds and not is_in_pair else _Relevance.VALUE
 
     def _add_new(self, tree: Mapping[str, Any], record: NodeRecord) -> tuple[int, int]:
-        """Return the numbers of a record that differs from all before; judge its machine if that is new."""
+        """Return the machine and profile numbers of a new kind of record; judge its machine if it is new."""
         rows = tree.get("gpu", [])
         if isinstance(rows, list) and len(rows) > MOST_GPUS:
             raise InputError(record.where, f"{len(rows)} GPUs: more than {MOST_GPUS} in one node")
@@ -204,7 +204,7 @@ class Fleet:
 
 
 def _tables(tree: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the tables of a record that have facts which may not matter, each GPU as a table of its own."""
+    """Yield the tables of a record whose facts may not matter; each GPU is a separate table."""
     gpus = tree["gpu"] if isinstance(tree.get("gpu"), list) else []
     tables = [
         *((name, tree.get(name)) for name in ("host", "env", "python")),
@@ -219,7 +219,7 @@ def _check_value(raw: Any, where: str) -> None:
     """Check that this can be the value of a fact; records are checked even where they do not matter.
 
     Raises:
-        InputError: it is a table, a float or null.
+        InputError: the value is a table, a float or null.
     """
     if isinstance(raw, (dict, float)) or raw is None:
         raise InputError(where, f"expected a value, found {type(raw).__name__}")

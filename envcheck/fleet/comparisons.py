@@ -17,13 +17,13 @@ class FactComparison(NamedTuple):
 
     key: str
     name: str
-    differ: Severity | None  # of a difference; None if it does not matter
+    differ: Severity | None  # severity of a difference; None if a difference does not matter
     why: str
     source: str
-    gpus: str = ""  # how several GPUs make one value: `each` different value once, or the `least`
-    within: float = 0.0  # share by which numbers may differ and still count as equal
+    gpus: str = ""  # one value for several GPUs: `each` joins the distinct values, `least` takes the smallest
+    within: float = 0.0  # relative difference up to which numbers count as equal
     together: bool = False  # whether all facts of the family are compared by one digest
-    follows: str = ""  # the key of a comparison whose differences explain those of this one
+    follows: str = ""  # key of another comparison; if both split the nodes alike, only that one is reported
 
     @property
     def is_pattern(self) -> bool:
@@ -38,9 +38,10 @@ class FactComparison(NamedTuple):
 def read_comparisons(
     rows: Iterable[Mapping[str, Any]], may_differ: Sequence[str] = ()
 ) -> tuple[FactComparison, ...]:
-    """Return the rows of the table; a difference in those that `may_differ` names is only a note.
+    """Return the rows of the table.
 
-    `may_differ` holds keys or names of rows, or keys that a pattern covers.
+    A difference in a row that `may_differ` names is only a note. `may_differ` holds keys or names of rows, or
+    keys that a pattern covers.
 
     Raises:
         InputError: `may_differ` contains something that no row covers.

@@ -22,9 +22,9 @@ class NodesWithValue(NamedTuple):
 class NodeDifference(NamedTuple):
     """A fact that is not equal on all nodes.
 
-    `values` are the most common first; `unread` are the nodes where the fact could not be read. `standing` is
-    `majority` if the first value is that of more than half of the nodes, `tie` if the second has as many
-    nodes, else `none`.
+    `values` has the most common value first. `unread` holds the nodes where the fact could not be read, by
+    the reason. `standing` is `tie` if the two most common values have equally many nodes, `majority` if the
+    first value has more than half of the nodes that were read, else `none`.
     """
 
     key: str
@@ -34,7 +34,7 @@ class NodeDifference(NamedTuple):
     source: str
     standing: str
     values: tuple[NodesWithValue, ...]
-    unread: tuple[NodesWithValue, ...] = ()  # by the reason
+    unread: tuple[NodesWithValue, ...] = ()
 
     @property
     def odd(self) -> tuple[str, ...]:
@@ -50,7 +50,7 @@ Values: TypeAlias = dict[str | int | None, list[int]]
 def find_differences(
     profiles: Sequence[Profile], nodes: Mapping[int, list[str]], comparisons: Sequence[FactComparison]
 ) -> tuple[NodeDifference, ...]:
-    """Return what differs between nodes, worst first; `nodes` are the names by number of the profile."""
+    """Return what differs between nodes, worst first; `nodes` has the node names by profile number."""
     found: dict[str, NodeDifference] = {}
     if len(nodes) > 1:
         used = {number: profiles[number] for number in nodes}
@@ -66,7 +66,7 @@ def find_differences(
 def _compared_keys(
     profiles: Iterable[Profile], comparisons: Sequence[FactComparison]
 ) -> dict[str, FactComparison]:
-    """Return each key to compare with its row; a pattern stands for the keys that it covers."""
+    """Return the row of each key to compare; a pattern is expanded to the keys that it covers."""
     patterns = [row for row in comparisons if row.is_pattern and not row.together]
     plain = {row.key: row for row in comparisons if row not in patterns}
     covered = sorted({key for profile in profiles for key in profile.values} - plain.keys())
@@ -74,7 +74,7 @@ def _compared_keys(
 
 
 def _same_partition(one: NodeDifference, other: NodeDifference | None) -> bool:
-    """Return whether two differences divide the nodes alike, so that one of them says it all."""
+    """Return whether two differences split the nodes into the same groups, so that one report is enough."""
     if other is None:
         return False
     return {frozenset(each.nodes) for each in one.values} == {frozenset(each.nodes) for each in other.values}
@@ -87,7 +87,7 @@ def _difference(
     profiles: Mapping[int, Profile],
     nodes: Mapping[int, list[str]],
 ) -> NodeDifference | None:
-    """Return the values of a key and their nodes; None if it is equal wherever it is given."""
+    """Return the values of a key and their nodes; None if all nodes that give the key agree."""
     values, unread = _values_of(key, profiles, nodes)
     if not values or (len(values) == 1 and not unread):
         return None
@@ -130,7 +130,7 @@ _NOT_THERE = {"env": "not set", "pkg": "not installed", "train": "not given"}
 def _values_of(
     key: str, profiles: Mapping[int, Profile], nodes: Mapping[int, list[str]]
 ) -> tuple[Values, dict[str, list[str]]]:
-    """Return the profiles of each value, and the nodes where the key could not be read, by the reason."""
+    """Return the profile numbers by value, and the nodes where the key could not be read, by the reason."""
     values: Values = {}
     unread: dict[str, list[str]] = {}
     for number, profile in profiles.items():
@@ -143,9 +143,9 @@ def _values_of(
 
 
 def _near_numbers_joined(values: Values, counts: Mapping[str | int | None, int], share: float) -> Values:
-    """Return the values with each number counted as a more common number that is nearly equal to it.
+    """Return the values, with each number merged into a more common number that is nearly equal.
 
-    Nearly equal means that they differ by at most `share` of the more common one.
+    Two numbers are nearly equal if they differ by at most `share` of the more common one.
     """
     joined: Values = {}
     for value in sorted(values, key=lambda each: (-counts[each], sort_key(each))):

@@ -1,7 +1,7 @@
-"""Which nodes are the same machine for the judge, so that each distinct machine is judged only once.
+"""Which nodes the judge cannot tell apart, so that each distinct machine is judged only once.
 
-Two nodes are the same if every fact that a rule tests has the same reading. A number counts only by the side
-of each bound it lies on: 100 and 200 GiB are the same if no rule has a bound between them.
+Two nodes are the same machine if every fact that a rule tests has the same reading. For a number, only the
+side of each bound counts: 100 and 200 GiB are the same if no rule has a bound between them.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class JudgeView(NamedTuple):
     def sees(self, key: str) -> bool:
         """Return whether the judge can tell two machines apart by this fact.
 
-        Facts of the host and environment variables count only if a rule tests them; of packages and GPUs
-        nearly all facts count.
+        Facts of the host and environment variables count only if a rule tests them. Nearly all facts of
+        packages and GPUs count.
         """
         if key in self.keys:
             return True
@@ -42,8 +42,7 @@ def judge_view(known: Matrix) -> JudgeView:
     keys = {key for clause in clauses for key in (clause.key, *referenced_keys(clause))}
     pairs = {(clause.key, key) for clause in clauses for key in referenced_keys(clause)}
     host_pairs = {pair for pair in pairs if {family(key) for key in pair} == {"host"}}
-    # A number that is compared with a fact other than one of the host has no bound, so its exact value
-    # counts.
+    # A number that is compared with a fact outside the host has no fixed bound, so its exact value counts.
     exact = {key for pair in pairs - host_pairs for key in pair}
     bounds = _bounds(clauses)
     for key in (key for pair in host_pairs for key in pair):
@@ -64,7 +63,7 @@ def _clauses(known: Matrix) -> Iterator[Clause]:
 
 
 def _bounds(clauses: Iterable[Clause]) -> dict[str, set[int]]:
-    """Return the numbers that clauses compare facts of the host and of GPUs with, by key."""
+    """Return the numbers with which clauses compare facts of the host and of GPUs, by key."""
     bounds: dict[str, set[int]] = {}
     for clause in clauses:
         if clause.kind is Kind.NUMBER and family(clause.key) in ("host", "gpu"):
@@ -106,6 +105,9 @@ def side_of(bounds: Sequence[int], number: int) -> tuple[int, bool]:
 
 
 def _order_of_pair(inventory: Inventory, pair: tuple[str, str]) -> int | None:
-    """Return -1, 0 or 1 if the first number is less, equal or greater; None if one is not known."""
+    """Return -1, 0 or 1 if the first number is less than, equal to or greater than the second.
+
+    Return None if one of them is not known.
+    """
     one, other = (inventory.fact(key).value for key in pair)
     return (one > other) - (one < other) if isinstance(one, int) and isinstance(other, int) else None

@@ -1,7 +1,7 @@
-r"""Names of nodes to and from Slurm's host list notation: `gpu[001-128,131]`, with zero padding. Pure.
+r"""Convert node names to and from Slurm's host list notation: `gpu[001-128,131]`, with zero padding. Pure.
 
-`unfold(fold(names))` returns any names unchanged, sorted and each once: a character that has a meaning in the
-notation, or that is not printable, is written as an escape (`\x5b`).
+`unfold(fold(names))` returns the names sorted and without duplicates. Any name survives, because a character
+that has a meaning in the notation or is not printable is written as an escape (`\x5b`).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _escape(code: int) -> str:
 
 
 def fold(names: Iterable[str]) -> str:
-    """Return the names as one host list, sorted, each once."""
+    """Return the names as one host list, sorted and without duplicates."""
     groups: dict[tuple[str, str], set[str]] = {}
     for name in set(names):
         before, digits, after = _split(name)
@@ -72,9 +72,9 @@ def _group(before: str, after: str, numbers: set[str]) -> str:
 
 
 def _ranges(numbers: set[str]) -> Iterator[str]:
-    """Yield ranges such as `001-128` and `131`; counting up from the first number yields all of a range."""
+    """Yield ranges such as `001-128` and `131`, so that counting up from the first number gives the rest."""
     padded = {len(digits) for digits in numbers if digits[0] == "0" and len(digits) > 1}
-    # 100 follows 099 if a number of the same width is padded, otherwise it follows 99.
+    # If a number of the same width is padded, 100 follows 099; otherwise it follows 99.
     ordered = sorted(numbers, key=lambda digits: (len(digits) if len(digits) in padded else 0, int(digits)))
     first = last = ordered[0]
     for digits in ordered[1:]:
@@ -86,7 +86,9 @@ def _ranges(numbers: set[str]) -> Iterator[str]:
 
 
 def unfold(text: str) -> list[str]:
-    """Return the names that a host list stands for, in the order of the text; several brackets multiply.
+    """Return the names that a host list stands for, in the order of the text.
+
+    Several brackets in one name give every combination.
 
     Raises:
         ValueError: the text is not a host list, or stands for more than `MOST` names.

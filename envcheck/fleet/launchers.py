@@ -15,10 +15,10 @@ from envcheck.fleet import hostlist
 class Started(NamedTuple):
     """The rank of this process among `world` ranks, and its job.
 
-    `local` is the rank within the node, or None if the launcher does not set it. `job` is equal for all ranks
-    of one start and different for every other start, as far as the launcher tells; empty if it does not.
-    `node` is the launcher's name for this node, `nodes` are all nodes of the job. `address` and `port` are
-    where rank 0 listens; empty and 0 if not set.
+    `local` is the rank within the node, or None if the launcher does not set it. `job` is the same text for
+    all ranks of one start; as far as the launcher's variables allow, it differs between starts. It is empty
+    if the launcher sets none of these variables. `node` is the launcher's name for this node, `nodes` are all
+    nodes of the job. Rank 0 listens on `address` and `port`; they are empty and 0 if not known.
     """
 
     launcher: str
@@ -33,13 +33,13 @@ class Started(NamedTuple):
 
 
 class _Names(NamedTuple):
-    """The variables that a launcher sets; of several for one purpose, the first that is set counts."""
+    """The variables that a launcher sets; if several have one purpose, the first that is set counts."""
 
     launcher: str
     rank: str
     worlds: tuple[str, ...]
     locals: tuple[str, ...]
-    jobs: tuple[tuple[str, ...], ...]  # the first whose first part is set; all its parts make the job
+    jobs: tuple[tuple[str, ...], ...]  # the first whose first variable is set; all its variables are joined
 
 
 _JOBS = (
@@ -102,7 +102,7 @@ def _started(names: _Names, world_name: str, environ: Mapping[str, str]) -> Star
     address = environ.get("MASTER_ADDR", "")
     port = _number(environ, "MASTER_PORT") if environ.get("MASTER_PORT") else 0
     if slurm and (job_nodes := nodes or _nodes(environ, "SLURM_JOB_NODELIST")):
-        # Rank 0 runs on the first node. All ranks derive the same port from the number of the job.
+        # Rank 0 runs on the first node. All ranks derive the same port from the job ID.
         address = address or ("127.0.0.1" if len(job_nodes) == 1 else job_nodes[0])
         port = port or 20000 + _digits(environ.get("SLURM_JOB_ID", "")) % 20000
     return Started(

@@ -11,18 +11,18 @@ from envcheck.fleet.comparisons import FactComparison
 from envcheck.reports.phrases import value_text
 
 ProfileValue: TypeAlias = str | int | Unknown | None
-"""Text or a number; None for something that is not there; Unknown with the reason if it could not be read."""
+"""Text or a number; None if the thing does not exist; Unknown with the reason if it could not be read."""
 
 
 class Profile(NamedTuple):
-    """What is compared of a node: a value by key, and the packages behind a digest."""
+    """What is compared of a node: `values` by key, and in `parts` the packages behind each digest."""
 
     values: Mapping[str, ProfileValue]
-    complete: frozenset[str]  # families of which every fact was read
+    complete: frozenset[str]  # families whose facts were all read
     parts: Mapping[str, Mapping[str, str]]
 
     def value(self, key: str) -> ProfileValue:
-        """Return the value of a key; if its family is complete, a missing fact is not there."""
+        """Return the value of a key; a missing key is None if its family is complete, otherwise Unknown."""
         if key in self.values:
             return self.values[key]
         return None if family(key) in self.complete else Unknown("not given", asked=False)
@@ -69,7 +69,7 @@ def _is_not_given(value: ProfileValue) -> bool:
 
 
 def _reading(inventory: Inventory, key: str) -> Reading:
-    """Return the reading of a fact; the number of visible GPUs is counted from the GPUs, if there are any."""
+    """Return the reading of a fact; the number of visible GPUs is counted from the GPUs, if any are given."""
     if key != "gpus.visible" or not inventory.devices:
         return inventory.fact(key).reading
     for device in inventory.devices:
@@ -80,7 +80,7 @@ def _reading(inventory: Inventory, key: str) -> Reading:
 
 
 def _of_gpus(inventory: Inventory, row: FactComparison) -> ProfileValue:
-    """Return one value for all GPUs of a node: their least number, or each different value once."""
+    """Return one value for all GPUs of a node: the smallest number, or the distinct values joined."""
     values = [_value(inventory.fact(row.key, number).reading) for number in range(len(inventory.devices))]
     for value in values:
         if isinstance(value, Unknown):

@@ -10,19 +10,19 @@ from envcheck.core.errors import InputError
 from envcheck.core.parsing import check_json, parse_toml
 
 LARGEST_RECORD = 4 * 1024 * 1024
-"""Largest size of one node's facts, in bytes. The record of a node with 600 packages has a fiftieth of it."""
+"""Largest size of one node's facts, in bytes. A node with 600 packages needs a fiftieth of it."""
 
 LONGEST_NAME = 253
 """Longest name of a node, in characters; the limit of a host name in the DNS."""
 
 NAME_KEY = "host.name"
-"""Where a record gives the name of its node."""
+"""The key under which a record gives the name of its node."""
 
 MOST_GPUS = 1024
 
 
 class NodeRecord(NamedTuple):
-    """The facts of a node as text, their origin (`facts.jsonl:17`), and a name to use if they have none."""
+    """The facts of a node as text, their origin (`facts.jsonl:17`), and a name if the text has none."""
 
     where: str
     text: str
@@ -43,7 +43,7 @@ _TOML_HEADER = re.compile(
 
 
 def parse_record(text: str, where: str) -> dict[str, Any]:
-    """Return the tree of one record, JSON or TOML by its content.
+    """Return the tree of one record; the content decides whether it is parsed as JSON or TOML.
 
     Raises:
         InputError: the text is neither, is too long, or is nested too deeply.
@@ -88,7 +88,7 @@ def take_name(tree: dict[str, Any], record: NodeRecord) -> str:
     """Remove `host.name` from the tree and return it; without one, return the record's own name.
 
     Raises:
-        InputError: it is not text of 1 to 253 characters.
+        InputError: the name is not text of 1 to 253 characters.
     """
     host = tree.get("host")
     name = host.pop("name", None) if isinstance(host, dict) else None

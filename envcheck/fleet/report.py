@@ -1,4 +1,4 @@
-"""A fleet's report as text and as JSON, with nodes as host lists. Pure; its input was cleaned before."""
+"""A fleet's report as text and as JSON, with nodes as host lists. Pure; its input is already sanitised."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from envcheck.reports.phrases import fix_text, value_text
 SCHEMA_VERSION = 1
 
 _WRAP_AT = 100  # columns
-_LONGEST_LIST = 160  # characters of a host list in the text; JSON has all of it
-_LISTED = 6  # values of a difference, variants of a finding
-_PROBLEMS = 5  # records with a problem of one kind
+_LONGEST_LIST = 160  # characters shown of a host list in the text; JSON has all of it
+_LISTED = 6  # values shown of a difference, and variants shown of a finding
+_PROBLEMS = 5  # records shown with a problem of one kind
 _MARKS = {Severity.ERROR: "✗", Severity.WARNING: "!", Severity.NOTE: "-"}
 
 
@@ -70,7 +70,7 @@ def _head(report: FleetReport) -> Iterator[str]:
 
 
 def folded(names: Iterable[str], limit: int = _LONGEST_LIST) -> str:
-    """Return the names as a host list; only the first of them, with an ellipsis, if it exceeds `limit`."""
+    """Return the names as a host list; beyond `limit` characters, only the first names and an ellipsis."""
     text = hostlist.fold(names)
     if len(text) <= limit:
         return text
@@ -96,7 +96,7 @@ def _difference(difference: NodeDifference, *, every: bool) -> Iterator[str]:
 def _values(title: str, difference: NodeDifference) -> Iterator[str]:
     """Yield the values with their nodes, and the packages in which each differs from the most common one."""
     standing = {"tie": ", a tie", "none": ", no majority"}.get(difference.standing, "")
-    # One value more than the limit is listed too: a line that counts it would be as long.
+    # If there is only one value more than the limit, list it too: a line that counts it would be as long.
     listed = difference.values[: _LISTED if len(difference.values) > _LISTED + 1 else _LISTED + 1]
     texts = [
         f"{value.value} on {_on(value, whole=number == 0 and difference.standing == 'majority')}"
@@ -114,7 +114,7 @@ def _values(title: str, difference: NodeDifference) -> Iterator[str]:
 
 
 def _on(value: NodesWithValue, *, whole: bool) -> str:
-    """Return the number of nodes for the majority, their names for the others."""
+    """Return the number of nodes that have the majority's value, or the names of the nodes with another."""
     return counted(len(value.nodes), "node") if whole else folded(value.nodes)
 
 
@@ -144,7 +144,7 @@ def _finding(found: FleetFinding, total: int, *, every: bool) -> Iterator[str]:
 
 
 def _evidence(variant: NodeVariant, total: int, *, alone: bool) -> str:
-    """Return the facts of a variant; also its nodes, unless it is alone."""
+    """Return the facts of a variant, and its nodes unless it is the only variant."""
     facts = ", ".join(f"{each.fact.key} = {_value(each)}" for each in variant.because)
     on_gpus = f" (GPU {', '.join(map(str, variant.devices))})" if variant.devices else ""
     note = f"; {variant.note}" if variant.note else ""
@@ -171,7 +171,7 @@ def _field(name: str, text: str) -> Iterator[str]:
 
 
 def _missing(report: FleetReport) -> Iterator[str]:
-    """Yield the nodes that are not judged, by the reason."""
+    """Yield the nodes that were not judged, by the reason."""
     by_reason: dict[str, list[str]] = {}
     for each in report.missing:
         by_reason.setdefault(each.why, []).append(each.name)
@@ -192,7 +192,7 @@ def _record_problems(report: FleetReport) -> Iterator[str]:
 
 
 def _first(label: str, texts: Sequence[str]) -> Iterator[str]:
-    # One more than the limit is listed too: a line that counts it would be as long.
+    # If there is only one text more than the limit, list it too: a line that counts it would be as long.
     listed = texts[: _PROBLEMS if len(texts) > _PROBLEMS + 1 else _PROBLEMS + 1]
     yield from (f"{label:<8} {text}" for text in listed)
     if len(listed) < len(texts):
@@ -208,13 +208,13 @@ def _repetition(twice: RepeatedRecord) -> str:
 
 
 def reasons(report: FleetReport) -> tuple[str, ...]:
-    """Return what the verdict rests on: failures first, then what is not known."""
+    """Return the reasons for the verdict: failures first, then what is not known."""
     found = (*_failures(report), *_unknowns(report))
     return found or (f"no known problem on {counted(len(report.nodes), 'node')}",)
 
 
 def _failures(report: FleetReport) -> Iterator[str]:
-    """Yield the reasons not to start a job, at the severity that fails or above."""
+    """Yield the reasons not to start a job: everything at or above the severity that fails."""
     level = report.fail_on.rank
     broken = [
         each

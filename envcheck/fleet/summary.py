@@ -1,4 +1,4 @@
-"""The report on a fleet as values: findings, differences, and whether a job may start. Pure."""
+"""The report on a fleet as data: findings, differences, and whether a job may start. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from envcheck.fleet.records import RefusedRecord
 
 
 class NodeVariant(NamedTuple):
-    """The evidence of a finding on some of its nodes, and the GPUs concerned if these are not all."""
+    """The evidence of a finding on some of its nodes; `devices` lists the GPUs concerned if not all are."""
 
     because: tuple[Evidence, ...]
     devices: tuple[int, ...]
@@ -25,7 +25,7 @@ class NodeVariant(NamedTuple):
 
 
 class FleetFinding(NamedTuple):
-    """A finding with all nodes that have it; `finding` is that of the most common variant."""
+    """A finding with all nodes that have it; `finding` comes from the most common variant."""
 
     finding: Finding
     nodes: tuple[str, ...]
@@ -41,12 +41,12 @@ class Missing(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class FleetContext:
-    """What a report says in addition to the records, such as the nodes that are expected.
+    """What a report needs in addition to the records, such as the expected nodes.
 
     See `FleetReport` for the fields.
     """
 
-    expected: tuple[str, ...] | int | None = None  # names, or only their number
+    expected: tuple[str, ...] | int | None = None  # names of nodes, or only their number
     missing: tuple[Missing, ...] = ()
     late: tuple[str, ...] = ()
     stale: tuple[str, ...] = ()
@@ -58,12 +58,12 @@ class FleetContext:
 class FleetReport(NamedTuple):
     """Everything that `envcheck fleet` reports."""
 
-    version: str
-    updated: str
-    rules: int
+    version: str  # of envcheck
+    updated: str  # date of the matrix
+    rules: int  # number of rules in the matrix
     nodes: tuple[str, ...]
     expected: int | None
-    machines: int  # that the judge can tell apart
+    machines: int  # number that the judge can tell apart
     differences: tuple[NodeDifference, ...]
     findings: tuple[FleetFinding, ...]
     nothing: tuple[NodesWithValue, ...]  # nodes with nothing to judge, by the reason
@@ -79,7 +79,7 @@ class FleetReport(NamedTuple):
 
     @property
     def code(self) -> int:
-        """The exit code: 0 the job may start, 1 it may not, 3 that cannot be decided."""
+        """The exit code: 0 if the job may start, 1 if it may not, 3 if that cannot be decided."""
         level = self.fail_on.rank
         severities = [each.severity for each in self.differences if len(each.values) > 1]
         severities += [each.severity for each in self.diagnostics]
@@ -100,7 +100,7 @@ class FleetReport(NamedTuple):
 def summarize(
     fleet: Fleet, comparisons: Sequence[FactComparison], known: Matrix, version: str, context: FleetContext
 ) -> FleetReport:
-    """Return the report on the records that a fleet has taken."""
+    """Return the report on the records collected in a fleet."""
     by_machine: dict[int, list[str]] = {}
     by_profile: dict[int, list[str]] = {}
     for name, node in fleet.nodes.items():
@@ -148,7 +148,7 @@ def _findings(judged: Sequence[Judged], nodes: Mapping[int, list[str]]) -> tuple
     for machine, names in nodes.items():
         for finding in judged[machine].judgement.findings:
             variants = by_rule.setdefault((finding.rule.id, finding.verdict, finding.severity), {})
-            # The source of a fact, a path on the node, makes no variant; its key and its reading do.
+            # The source of a fact is a path on the node, so it is ignored; only key and reading are compared.
             variant = (
                 tuple((*each.fact[:2], each.device, each.note) for each in finding.evidence),
                 finding.devices,

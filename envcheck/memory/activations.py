@@ -1,4 +1,4 @@
-"""Activations: the bytes that one token takes in a layer, behind the last layer, and in the loss.
+"""Activations: the bytes that one token takes in a layer, after the last layer, and in the loss.
 
 The formulas follow the operations of transformers' models (5.23.0, modeling_llama.py and similar) and of LoRA
 in peft 0.21.2.
@@ -15,19 +15,19 @@ from envcheck.memory.weights import is_targeted
 
 
 class LossBytes(NamedTuple):
-    """Bytes for one token, in the forward and in the backward pass."""
+    """Bytes of the loss for one token, in the forward and in the backward pass."""
 
     forward: float
     backward: float
 
 
 def loss_bytes(shape: Decoder, training: Training) -> LossBytes:
-    """Return the bytes of the logits in the precision, their fp32 copy and its log-softmax.
+    """Return the bytes of the logits in the training precision, of their fp32 copy, and of its log-softmax.
 
-    The backward pass has two gradients of the log-softmax. The model's output is dropped when the loss is
-    there, as the trainers do. A fused loss computes the logits of so few tokens at once that they stay near
-    the size of the hidden states (liger_kernel/ops/fused_linear_cross_entropy.py); it is counted as two of
-    those.
+    The backward pass has two gradients of the log-softmax. As in the trainers, the model's output is dropped
+    once the loss exists. A fused loss computes the logits of few tokens at a time, so that they stay near the
+    size of the hidden states (liger_kernel/ops/fused_linear_cross_entropy.py). It counts as two fp32 copies
+    of the hidden states.
     """
     width = WIDTH[training.precision]
     if training.fused_loss:
@@ -39,7 +39,11 @@ def loss_bytes(shape: Decoder, training: Training) -> LossBytes:
 
 
 class LayerBytes(NamedTuple):
-    """Bytes for one token: kept by a layer, kept behind the last, used in a layer's turn, a layer's input."""
+    """Bytes for one token.
+
+    `kept` is kept by each layer for the backward pass, and `final` is kept after the last layer. `working` is
+    in use only while the backward pass is in a layer. `input` is a layer's input.
+    """
 
     kept: float
     final: float
@@ -48,17 +52,18 @@ class LayerBytes(NamedTuple):
 
 
 def layer_bytes(model: ModelShape, shape: Decoder, training: Training) -> LayerBytes:
-    """Return what the operations of a layer keep for the backward pass, and work with.
+    """Return the bytes that the operations of a layer keep for the backward pass, and use during it.
 
     A product keeps its factors, SiLU and GELU their input, softmax and tanh their output, a norm its input. A
-    linear module keeps its input if its weight trains, so a frozen base keeps less. Each adapter of LoRA
-    keeps its input in its own dtype and, with dropout, also the mask (one byte on CUDA, the dtype elsewhere).
+    linear module keeps its input only if its weight trains, so a frozen base keeps less. Each LoRA adapter
+    keeps its input in its own dtype. With dropout it also keeps the mask: one byte an element on CUDA, an
+    element of that dtype elsewhere.
     """
     layer = _Layer(model, shape, training)
     return LayerBytes(layer.kept(), layer.final(), layer.working(), float(layer.residual * shape.hidden))
 
 
-_FOUR_NORMS = 4  # of a layer that normalises behind attention and behind the MLP too
+_FOUR_NORMS = 4  # norms of a layer that also normalises the outputs of attention and of the MLP
 
 
 class _Layer:
@@ -78,15 +83,15 @@ class _Layer:
         self.inputs = _LinearInputs(model, shape, training, self.width, self.residual)
 
     def kept(self) -> float:
-        """Return what a layer keeps for the backward pass."""
+        """Return the bytes that a layer keeps for the backward pass."""
         return self._norms() + self._attention() + self._mlp()
 
     def final(self) -> float:
-        """Return what is kept behind the last layer: its norm, and the head's input if the head trains."""
+        """Return the bytes kept after the last layer: its norm's, and the head's input if the head trains."""
         return self._norm(self.hidden) + (self.width * self.hidden if self.full else 0)
 
     def working(self) -> float:
-        """Return what the backward pass of a layer works with: MLP or attention, and two residuals."""
+        """Return the bytes that a layer's backward pass uses: MLP or attention, and two residuals."""
         mlp = self.width * self.inner * ((2 if self.full else 3) if self.shape.gated else 1)
         attention = self.width * (self.queries + self.keys + self.values + self.attended)
         attention += self.scores * (2 * FLOAT + self.width) if self.is_eager else 0
@@ -103,7 +108,7 @@ class _Layer:
         return kept
 
     def _norm(self, size: int) -> float:
-        """Return what a norm keeps of a tensor of `size` elements."""
+        """Return the bytes that a norm keeps of a tensor with `size` elements for each token."""
         if not self.shape.rms:
             return float(self.residual * size + 8)  # the input; mean and deviation of native_layer_norm
         scaled = (FLOAT if self.shape.float_norm else self.residual) if self.full else 0
@@ -112,8 +117,8 @@ class _Layer:
     def _attention(self) -> float:
         shape, width = self.shape, self.width
         if self.is_eager:
-            # Keys and values are repeated for each group of heads; scores are kept in fp32 and, after the
-            # cast, in the precision.
+            # Keys and values are repeated for each group of heads. Scores are kept in fp32 and, after the
+            # cast, in the training precision.
             cast = width if width < FLOAT else 0
             repeated = (
                 self.queries + self.attended if shape.kv_heads < shape.heads else self.keys + self.values
@@ -141,23 +146,24 @@ class _Layer:
 
 
 class _LinearInputs:
-    """What linear modules keep of the tensors that they read, in bytes for one token."""
+    """The bytes for one token that linear modules keep of the tensors that they read."""
 
     def __init__(
         self, model: ModelShape, shape: Decoder, training: Training, width: int, residual: int
     ) -> None:
-        """Take the bytes of an element: `width` in computations, `residual` between layers."""
+        """Take the bytes of one element: `width` in computations, `residual` between layers."""
         self.training, self.width, self.is_cast = training, width, residual != width
-        self.readers: dict[str, list[tuple[Tensor, bool]]] = {}  # by the tensor read; whether it is adapted
+        # By the name of the tensor that is read: the linear modules, and whether each has an adapter.
+        self.readers: dict[str, list[tuple[Tensor, bool]]] = {}
         for tensor in model.tensors:
             if tensor.reads and tensor.kind == "linear" and tensor.copies >= shape.layers:
                 adapted = training.adapter and is_targeted(tensor, model, training)
                 self.readers.setdefault(tensor.reads, []).append((tensor, adapted))
 
     def kept(self, name: str, size: int, *, kept_anyway: bool = False) -> float:
-        """Return what is kept of a tensor; `size` counts its elements.
+        """Return the bytes that are kept of a tensor with `size` elements for each token.
 
-        `kept_anyway` says that another operation keeps the tensor too.
+        `kept_anyway` means that another operation keeps the tensor too, so that it costs nothing more.
         """
         readers = self.readers.get(name, [])
         if not self.training.adapter:
@@ -168,8 +174,8 @@ class _LinearInputs:
     def _by_full_training(self, name: str, size: int, *, readers: int, kept_anyway: bool) -> float:
         if not readers and name != "inner":
             return 0.0
-        # Autocast casts a norm's output for each module that reads it. What attention and MLP computed
-        # already has the right dtype.
+        # Autocast casts a norm's output separately for each module that reads it. The outputs of attention
+        # and MLP already have the right dtype.
         if self.is_cast and name.startswith("normed"):
             return float(self.width * size * readers)
         return 0.0 if kept_anyway else float(self.width * size)

@@ -1,7 +1,7 @@
 """A model's weights from its config.json, by the rows of compat/tables/architectures.toml. Pure.
 
-Counts are exact: tests compare them with what transformers builds (tests/unit/memory/test_architecture.py). A
-model that no row describes is refused, or counted by the headers of its safetensors files; it is never
+Counts are exact: tests compare them with what transformers builds (tests/unit/memory/test_architecture.py).
+If no row describes a model, it is refused or counted by the headers of its safetensors files. Nothing is
 guessed.
 """
 
@@ -31,7 +31,7 @@ MOST_PARAMETERS = 10**14
 
 
 class Decoder(NamedTuple):
-    """The widths that activations are counted by."""
+    """The sizes from which activations are computed; widths count elements."""
 
     hidden: int
     layers: int
@@ -39,21 +39,21 @@ class Decoder(NamedTuple):
     kv_heads: int
     head_size: int
     value_size: int
-    intermediate: int  # of a dense MLP, or of all experts that a token passes
+    intermediate: int  # width of a dense MLP, or of all experts that process one token
     vocab: int
     gated: bool = True
     activation: str = "silu"
-    norms: int = 2  # in a layer
+    norms: int = 2  # per layer
     rms: bool = True
     float_norm: bool = False  # RMSNorm that multiplies its weight in fp32, as Gemma's does
     qk_norm: bool = False
     capped: bool = False  # tanh over scores and logits, as in Gemma 2
     experts: int = 0
-    active: int = 0  # experts that a token passes
+    active: int = 0  # experts that process one token
 
 
 class ModelShape(NamedTuple):
-    """What is known of a model: its weights, and its decoder's widths unless they are unknown."""
+    """What is known of a model: its weights, and its decoder's sizes (None if unknown)."""
 
     name: str
     tensors: tuple[Tensor, ...]
@@ -76,7 +76,7 @@ def model(
     """Return the model of a config.json, or None if no row describes its model_type.
 
     Raises:
-        InputError: it is not a model's config.json, or a size in it is missing or not plausible.
+        InputError: `config` is not a model's config.json, or a size in it is missing or not plausible.
     """
     kind = config.get("model_type")
     if not isinstance(kind, str) or not kind:
@@ -158,7 +158,7 @@ def _head_sizes(sizes: Sizes, row: DecoderRow, hidden: int, heads: int) -> tuple
 
 
 def _experts_width(sizes: Sizes, experts: ExpertsRow) -> int:
-    """Return the width of all experts that a token passes."""
+    """Return the total width of the experts that process one token."""
     width = sizes.need(experts.width) * sizes.need(experts.active)
     if experts.shared:
         width += sizes.need(experts.width) * (sizes.optional(experts.shared) or 0)
@@ -319,10 +319,10 @@ _LLAMA: TableRow = {
 
 
 def described(text: str) -> ModelShape:
-    """Return the model of numbers: `params=7.6e9,layers=28,hidden=3584,heads=28,mlp=18944,vocab=152064`.
+    """Return a model given by numbers: `params=7.6e9,layers=28,hidden=3584,heads=28,mlp=18944,vocab=152064`.
 
     `kv_heads` may be given too. With `params` alone, activations cannot be counted. With the other numbers,
-    the model is taken for a gated decoder such as Llama, and so are the names of its modules.
+    the model is assumed to be a gated decoder such as Llama, with the same module names.
 
     Raises:
         InputError: a number is missing, unknown or not plausible.
@@ -376,7 +376,7 @@ def _read_number(text: str, where: str, most: int) -> int:
 
 
 def listed(kind: str, tensors: Sequence[tuple[str, tuple[int, ...]]]) -> ModelShape:
-    """Return a model by the names and shapes of its stored tensors; its widths stay unknown.
+    """Return a model from the names and shapes of its stored tensors; its decoder stays unknown.
 
     A matrix counts as a linear module, named after its module (`q_proj` of
     `model.layers.0.self_attn.q_proj.weight`), unless that name contains embed, norm or head.

@@ -1,6 +1,6 @@
-"""Rows of compat/tables/architectures.toml as typed values, and sizes of a config.json read through them.
+"""Typed rows of compat/tables/architectures.toml, and the sizes that they find in a config.json.
 
-The table's own comments say what each field means.
+The comments of that table explain each field.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ TableRow = Mapping[str, Any]
 """A row as it stands in the file."""
 
 LARGEST = 10**9
-"""Largest size accepted for a key of a config.json: a thousand times the largest vocabulary that exists."""
+"""Largest number accepted in a config.json: a thousand times the largest vocabulary that exists."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SizeKeys:
-    """Where config.json keeps each size, and its value if it is not there."""
+    """The config.json keys of each size, and the value to use if config.json has none of them."""
 
     keys: Mapping[str, str | list[str]]
     preset: Mapping[str, int]
@@ -43,7 +43,7 @@ class SizeKeys:
 
 @dataclass(frozen=True, kw_only=True)
 class ExpertsRow:
-    """The config keys of a mixture of experts; empty for what the architecture does not have."""
+    """The config.json keys of a mixture of experts; empty for what the architecture does not have."""
 
     count: str
     width: str
@@ -80,7 +80,7 @@ class DecoderRow:
 
     @classmethod
     def of(cls, row: TableRow) -> DecoderRow:
-        """Return a `[[decoder]]` of the table."""
+        """Return the typed form of a `[[decoder]]` row."""
         return cls(
             model_types=tuple(row["model_types"]),
             conditions=row.get("where", {}),
@@ -103,7 +103,7 @@ class DecoderRow:
         )
 
     def describes(self, kind: str, config: Mapping[str, Any]) -> bool:
-        """Return whether this row is for a configuration of a model_type."""
+        """Return whether this row describes a configuration whose model_type is `kind`."""
         flags = self.size_keys.flags
         return kind in self.model_types and all(
             flag(config, key, flags.get(key, False)) == expected for key, expected in self.conditions.items()
@@ -122,13 +122,13 @@ class TowerRow:
     norm: NormKind
     patch_bias: bool
     positions: str  # `class` adds a position and a weight for the class token; empty for none
-    outer_norms: int  # before and behind all layers
+    outer_norms: int  # norms before the first and after the last layer
     pooler: str
     projector: str
 
     @classmethod
     def of(cls, row: TableRow) -> TowerRow:
-        """Return a `[[tower]]` of the table."""
+        """Return the typed form of a `[[tower]]` row."""
         return cls(
             model_types=tuple(row["model_types"]),
             text_type=row["text_type"],
@@ -154,14 +154,14 @@ def flag(config: Mapping[str, Any], key: str, default: bool) -> bool:
 
 
 class Sizes:
-    """Sizes of a configuration by their usual names, wherever a row says they are kept."""
+    """The sizes of a configuration by their usual names, found under the keys that a row gives."""
 
     def __init__(self, config: Mapping[str, Any], keys: SizeKeys, where: str) -> None:
         """Take the configuration; `where` names it in errors."""
         self.config, self.keys, self.where = config, keys, where
 
     def optional(self, name: str) -> int | None:
-        """Return a size; None if the configuration leaves it out, or has null, and the row has no preset."""
+        """Return a size; None if the configuration has no value or null, and the row has no preset."""
         if name in self.keys.fixed:
             return int(self.keys.fixed[name])
         keys = self.keys.keys.get(name, name)
@@ -175,7 +175,7 @@ class Sizes:
         """Return a size that must be there.
 
         Raises:
-            InputError: it is missing, or is not a size.
+            InputError: the size is missing or not valid.
         """
         found = self.optional(name)
         if found is None:
@@ -187,7 +187,7 @@ class Sizes:
         """Return the whole number under a key of the configuration, which must be present.
 
         Raises:
-            InputError: it is not a whole number from `least` to LARGEST.
+            InputError: the value is not a whole number from `least` to LARGEST.
         """
         value = self.config[key]
         if isinstance(value, float) and value.is_integer():
@@ -208,7 +208,7 @@ class Sizes:
 
 
 LONGEST_QUOTE = 40
-"""Characters of a wrong value that an error message repeats."""
+"""Number of characters of a wrong value that an error message repeats."""
 
 
 def quoted(value: Any) -> str:

@@ -5,8 +5,9 @@ All sizes are bytes; a GiB, where one is shown, is 2^30. The formulas were read 
 (benchmarks/fit.md). What only a GPU does (fused kernels, its allocator) is derived, not measured. No constant
 was fitted to a measurement.
 
-A step has phases, because each peaks on different things: `forward` ends with the loss, `loss` begins the
-backward pass, `backward` is a layer's turn or its end, `step` is the optimizer's.
+A step has four phases, and different parts dominate the peak of each. `forward` ends with the loss. `loss`
+is the start of the backward pass. `backward` is the larger of two moments: a layer's turn, and the end of
+the backward pass. `step` is the optimizer's step.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ from envcheck.memory.training import DEEPSPEED, FSDP, Account, Training, sum_acc
 from envcheck.memory.weights import DEPENDS_ON, Weights
 
 ERROR = 0.15
-"""How far a measured peak may be from the estimate, as a share; benchmarks/fit.md lists those measured."""
+"""How far a measured peak may be from the estimate, as a share; benchmarks/fit.md lists the measurements."""
 
 CONTEXT = (287_047_680, 1343 * 1024**2)
 """Least and most bytes of a CUDA context, which comes in addition to all tensors.
 
-With kernels loaded lazily as measured in https://github.com/pytorch/pytorch/pull/86509; with all of them as
-in https://huggingface.co/docs/transformers/v4.49.0/model_memory_anatomy.
+The least was measured with kernels loaded lazily (https://github.com/pytorch/pytorch/pull/86509), the most
+with all kernels loaded (https://huggingface.co/docs/transformers/v4.49.0/model_memory_anatomy).
 """
 
 PARTS = {
@@ -41,7 +42,7 @@ PARTS = {
     "communication buffers": "buffers in which gradients are reduced",
     "working memory": "temporary, for one layer or for the step",
 }
-"""The parts of a rank's memory in the order shown, with what each is."""
+"""The parts of a rank's memory in display order, with a description of each."""
 
 PHASES = {
     "forward": "at the end of the forward pass",
@@ -59,11 +60,11 @@ class Part(NamedTuple):
 
 
 class Estimate(NamedTuple):
-    """The memory of a training.
+    """The memory of a training, in bytes.
 
-    `parts` are those on a rank's GPU in the phase that takes most; `phases` are the sums of all phases.
-    `host` are the parts on the host for each rank. `rest` is the memory between two steps. `unknown` names
-    the parts that could not be counted.
+    `parts` are the parts on a rank's GPU in `phase`, the phase that needs most. `phases` has the sum of each
+    phase. `host` are the parts on the host for each rank. `rest` is the memory between two steps. `trainable`
+    and `frozen` are numbers of parameters. `unknown` names the parts that could not be counted.
     """
 
     parts: tuple[Part, ...]
@@ -82,7 +83,7 @@ class Estimate(NamedTuple):
 
     @property
     def host_total(self) -> int:
-        """Bytes of the host that each rank holds."""
+        """Bytes of host memory that each rank needs."""
         return sum(part.bytes for part in self.host)
 
 
@@ -92,7 +93,7 @@ def estimate(model: ModelShape, training: Training) -> Estimate:
 
 
 def counter(model: ModelShape) -> Callable[[Training], Estimate]:
-    """Return a function that estimates trainings of one model; it computes the weights of each kind once."""
+    """Return a function that estimates trainings of one model and reuses the weights where it can."""
     by_kind: dict[tuple[object, ...], Weights] = {}
 
     def count(training: Training) -> Estimate:
@@ -118,7 +119,7 @@ def _estimate(model: ModelShape, training: Training, weights: Weights) -> Estima
     sums = {name: sum(parts.values()) for name, parts in phases.items()}
     peak = max(sums, key=lambda name: sums[name])
     parts = tuple(Part(name, round(phases[peak].get(name, 0))) for name in PARTS)
-    # A bare count of parameters names no module that LoRA could adapt.
+    # A model given only as a number of parameters has no module that LoRA could adapt.
     adapter_unknown = training.adapter and not weights.trainable
     return Estimate(
         parts=tuple(part for part in parts if part.bytes),
@@ -149,8 +150,8 @@ def _phases(
     kept_by_layer = layer.input if training.checkpointing else layer.kept
     kept = {"activations": tokens * (kept_by_layer * shape.layers + layer.final)}
     base = sum_accounts(rank.rest, rank.live)
-    # A layer's turn. Before the turn of the first layer, its own gradients and the embedding's do not exist
-    # yet.
+    # A layer's turn is counted at the first layer, when all gradients exist except its own and the
+    # embedding's. With checkpointing it is also counted at the last layer, when all inputs are still kept.
     turns = [sum_accounts({"activations": tokens * layer.kept, "gradients": gradients.all - gradients.late})]
     if training.checkpointing:
         inputs = {"activations": tokens * (layer.kept + layer.input * shape.layers)}
@@ -171,13 +172,13 @@ def _total(account: Account) -> float:
     return sum(account.values())
 
 
-# --- how sure it is ---------------------------------------------------------------------------------
+# --- confidence -------------------------------------------------------------------------------------
 
 _ADAMW_MOMENTS = 2
 
 
 def unmeasured(model: ModelShape, training: Training) -> tuple[str, ...]:
-    """Return the features of a training that no measurement covers: their error is derived too."""
+    """Return the features of a training that no measurement covers; for them, ERROR is not confirmed."""
     shape = model.decoder
     optimizer = training.optimizer
     offloads = training.offload_param or training.offload_optimizer
@@ -197,8 +198,8 @@ def unmeasured(model: ModelShape, training: Training) -> tuple[str, ...]:
 def verdict(need: int, free: int | None, *, cuda: bool, partial: bool = False) -> str:
     """Return `fits`, `tight`, `does not fit` or `cannot tell` for `need` bytes of tensors.
 
-    `need` may be off by ERROR, and a CUDA context is added. `free` is None if it is not known. `partial`
-    means that something could not be counted; then only `does not fit` is certain.
+    `need` may be off by ERROR. With `cuda`, a CUDA context is added. `free` is in bytes, or None if it is not
+    known. `partial` means that something could not be counted; then only `does not fit` is certain.
     """
     least, most = CONTEXT if cuda else (0, 0)
     if free is not None and need * (1 - ERROR) + least > free:

@@ -13,10 +13,12 @@ Counter: TypeAlias = Callable[[Training], estimate.Estimate]
 
 
 class Room(NamedTuple):
-    """The memory of a machine, in bytes: of the smallest visible GPU and of the host that `ranks` share.
+    """The memory of a machine, in bytes: `gpu` is that of its smallest visible GPU, `ram` that of the host.
 
-    `free` and `ram_free` say that a number is what is available now, otherwise it is all there is. `shared`
-    means that the GPU has no memory of its own, so that both numbers are one pool.
+    The ranks on the machine, `ranks` of them, share the host's memory. `free` means that `gpu` is what is
+    available now; otherwise it is the total. `ram_free` means the same for `ram`. `declared` means that the
+    machine was declared and not read. `shared` means that the GPU has no memory apart from the host's, so
+    that both numbers describe one pool.
     """
 
     gpu: int | None
@@ -29,12 +31,15 @@ class Room(NamedTuple):
     ram_free: bool = False
 
     def on_host(self, on_gpu: int) -> int | None:
-        """Return the host's bytes for all ranks if each GPU holds `on_gpu` bytes; one pool counts once."""
+        """Return the bytes of host memory for all ranks if each GPU holds `on_gpu` bytes.
+
+        If GPU and host share one pool, what the GPU holds is subtracted.
+        """
         return max(0, self.gpu - on_gpu) if self.shared and self.gpu is not None else self.ram
 
 
 class Option(NamedTuple):
-    """Another training, its estimate and verdict; its changes in words, and as arguments that make them."""
+    """An alternative training with its estimate and verdict, and its changes in words and as arguments."""
 
     training: Training
     account: estimate.Estimate
@@ -49,14 +54,13 @@ class Options(NamedTuple):
     table: tuple[tuple[Option, ...], ...]
     cheapest: Option | None
     refused: int = 0  # number of cheaper changes that would fit but break a rule
-    rules: tuple[str, ...] = ()  # that those break
+    rules: tuple[str, ...] = ()  # rules that those changes break
 
 
 def verdict_for(training: Training, account: estimate.Estimate, room: Room) -> str:
     """Return the worse of the verdicts on a rank's GPU and on the host that the ranks share.
 
-    It is `cannot tell` if a setting was given and could not be read, because it may take more than is
-    assumed.
+    If a setting could not be read, return `cannot tell`: it may need more memory than is assumed.
     """
     if training.unread:
         return "cannot tell"
@@ -99,7 +103,7 @@ def find_options(
 
 
 class _Change(NamedTuple):
-    """A way to take less memory: its cost, and the argument that makes it.
+    """A change that needs less memory: its cost, and the argument that makes it.
 
     Arguments are those of transformers' TrainingArguments and BitsAndBytesConfig, of DeepSpeed's JSON (those
     with a dot) and of accelerate's FSDP plugin.
@@ -113,9 +117,9 @@ class _Change(NamedTuple):
 _CHANGES = {
     change.name: change
     for change in (
-        # Least costly first: faster computing; a third more of it; another kernel; more and smaller steps;
-        # more communication; host traffic in each step; host traffic in each layer; other numbers. The sum of
-        # costs orders combinations.
+        # Least costly first: faster computation, a third more computation, another kernel, more but smaller
+        # steps, more communication, host traffic in each step, host traffic in each layer, different results.
+        # Combinations are ordered by the sum of their costs.
         _Change("16-bit precision", 1, "bf16 true"),
         _Change("gradient checkpointing", 2, "gradient_checkpointing true"),
         _Change("Liger's fused loss", 3, "use_liger_kernel true"),
@@ -156,7 +160,7 @@ def _in_words(change: str, other: Training) -> str:
 
 
 def _cost(training: Training, other: Training, changes: tuple[str, ...]) -> int:
-    """Return the cost of changes; each further ZeRO stage and each halving of the micro-batch adds to it."""
+    """Return the cost of changes; each extra ZeRO stage and each halving of the micro-batch adds to it."""
     cost = sum(_CHANGES[change].cost for change in changes)
     if other.stage > training.stage:
         cost += _CHANGES["ZeRO"].cost * (other.stage - training.stage - 1)
@@ -199,7 +203,10 @@ def _others(training: Training, installed: frozenset[str]) -> Iterator[tuple[Tra
 
 
 def _quantised(training: Training, spread: Training, installed: frozenset[str]) -> str:
-    """Return NF4 if LoRA trains on the base, bitsandbytes is installed and no weights are sharded."""
+    """Return `nf4` if LoRA trains on the base, bitsandbytes is installed and no weights are sharded.
+
+    Otherwise return the current quantisation.
+    """
     whole = spread.parallel in ("none", DDP) or spread.stage in range(SHARDING_STAGE)
     able = (
         "bitsandbytes" in installed
@@ -256,7 +263,7 @@ def _highest_stage(training: Training) -> int:
 
 
 def _table(training: Training, count: Counter, room: Room) -> tuple[tuple[Option, ...], ...]:
-    """Return rows of stages and offloads; the columns are precisions without and with checkpointing."""
+    """Return rows of stages and offloads; the columns are precisions, without and with checkpointing."""
     low = training.precision if WIDTH[training.precision] < FLOAT else "bf16"
     rows = []
     for row in _table_rows(training):

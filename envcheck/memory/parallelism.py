@@ -1,6 +1,6 @@
-"""What one rank holds under each way to spread a training: one process, DDP, DeepSpeed with ZeRO, FSDP.
+"""The memory of one rank under each kind of parallelism: one process, DDP, DeepSpeed with ZeRO, FSDP.
 
-The formulas were read from the code that each function names: torch 2.13.0, accelerate and DeepSpeed 0.19.8.
+The formulas were taken from the code that each function names: torch 2.13.0, accelerate, DeepSpeed 0.19.8.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from envcheck.memory.weights import Weights
 
 
 class Gradients(NamedTuple):
-    """Bytes of gradients at points of the backward pass, which goes from the last layer to the first."""
+    """Bytes of gradients during the backward pass, which goes from the last layer to the first."""
 
-    all: float  # at its end
-    late: float  # of these, what does not exist yet when the first layer's turn begins
+    all: float  # at the end of the backward pass
+    late: float  # the part of `all` that does not exist yet when the first layer's turn begins
     early: float  # what exists when the last layer's turn begins
     tied: float = 0.0  # the second gradient of an embedding that is also the head
 
 
 class RankMemory(NamedTuple):
-    """What a rank holds, in bytes.
+    """The memory of a rank, in bytes.
 
-    `rest` is held between steps, `live` while layers run, `communication` in the backward pass, `step` in the
-    optimizer's step, and `host` in the memory of the host.
+    `rest` is allocated between steps, `live` while layers run, `communication` during the backward pass and
+    `step` during the optimizer's step. `host` is allocated in the memory of the host.
     """
 
     rest: Account
@@ -46,7 +46,7 @@ class RankMemory(NamedTuple):
 
 
 def rank_memory(weights: Weights, training: Training) -> RankMemory:
-    """Return what a rank holds in a training."""
+    """Return the memory of one rank of a training."""
     if training.parallel == DEEPSPEED and training.stage == SHARDING_STAGE:
         return _zero3(weights, training)
     if training.parallel == DEEPSPEED:
@@ -56,14 +56,14 @@ def rank_memory(weights: Weights, training: Training) -> RankMemory:
     return _replicated(weights, training)
 
 
-# --- parts that all have ----------------------------------------------------------------------------
+# --- parts common to all ----------------------------------------------------------------------------
 
-_LEAST_8BIT = 4096  # elements from which bitsandbytes keeps a weight's states in 8 bit
-_STATE_BLOCK = 256  # elements that have one fp32 scale in 8-bit states
+_LEAST_8BIT = 4096  # elements; bitsandbytes does not quantise the states of smaller weights
+_STATE_BLOCK = 256  # elements that share one fp32 scale in 8-bit states
 
 
 def _optimizer_states(weights: Weights, training: Training, width: int = 0) -> float:
-    """Return the bytes of optimizer states, `width` bytes an element, or the weight's own width for 0."""
+    """Return the bytes of optimizer states at `width` bytes an element; 0 means the weight's own width."""
     row, total = training.optimizer, 0.0
     for each in weights.list:
         if not each.trains:
@@ -80,7 +80,8 @@ def _optimizer_states(weights: Weights, training: Training, width: int = 0) -> f
 def _step_memory(training: Training, width: int, largest: float, everything: float) -> float:
     """Return the bytes that an optimizer's step works with, for weights of `width` bytes an element.
 
-    On CUDA a foreach optimizer makes a copy of everything; on a CPU the loop makes two of the largest weight.
+    On CUDA, a foreach optimizer makes one copy of everything. On a CPU, the loop over the weights makes two
+    copies of the largest one.
     """
     if training.cuda:
         return everything * width if training.optimizer.get("together") else 0.0
@@ -88,7 +89,7 @@ def _step_memory(training: Training, width: int, largest: float, everything: flo
 
 
 def _whole_gradients(weights: Weights) -> Gradients:
-    """Return gradients that are as large as the weights they belong to."""
+    """Return the gradients if each is as large as its weight."""
     layer = weights.bytes(trains=True, where="layer") / weights.layers
     outside = [each for each in weights.list if each.trains and each.where == "outside"]
     embedding = sum(each.all for each in outside if each.kind == "embedding")
@@ -157,7 +158,7 @@ _REDUCED_AT_ONCE = 500_000_000
 def _deepspeed(weights: Weights, training: Training) -> RankMemory:
     """Return the memory of DeepSpeed without ZeRO (fp16/unfused_optimizer.py).
 
-    Weights, gradients and states are whole on every rank, with fp32 master weights in mixed precision. A step
+    Every rank has all weights, gradients and states, and in mixed precision also fp32 master weights. A step
     casts the gradients to fp32.
     """
     width, trainable = weights.width, weights.trainable
@@ -182,9 +183,10 @@ def _deepspeed(weights: Weights, training: Training) -> RankMemory:
 def _zero12(weights: Weights, training: Training) -> RankMemory:
     """Return the memory of ZeRO-1 and -2 (runtime/zero/stage_1_and_2.py).
 
-    Weights stay whole. fp32 master weights and states are a rank's share; gradients are reduced bucket by
-    bucket into its share. A step flattens that share and casts it to fp32. With offload, the share is on the
-    host with its fp32 gradient and a 16-bit copy, and the GPU keeps one buffer of the largest gradient.
+    Every rank has all weights, but only its share of the fp32 master weights and states. Gradients are
+    reduced into that share bucket by bucket. A step flattens the share and casts it to fp32. With offload,
+    the share is on the host with its fp32 gradient and a 16-bit copy, and the GPU keeps one buffer of the
+    size of the largest gradient.
     """
     width = weights.width
     share = weights.trainable / training.ranks
@@ -223,8 +225,8 @@ def _zero12(weights: Weights, training: Training) -> RankMemory:
 def _zero3(weights: Weights, training: Training) -> RankMemory:
     """Return the memory of ZeRO-3 (runtime/zero/stage3.py).
 
-    A rank keeps its share of each weight. The bucket for gradients is allocated whole at the start, whatever
-    the model's size, and so is the gradient of the share.
+    A rank keeps its share of each weight. The whole gradient bucket is allocated at the start, whatever the
+    model's size, and so is the gradient of the share.
     """
     width, ranks = weights.width, training.ranks
     share = sum(-(-each.numel // ranks) * each.copies for each in weights.list if each.trains)
@@ -264,7 +266,7 @@ def _zero3(weights: Weights, training: Training) -> RankMemory:
 
 
 def _persistent(weights: Weights, training: Training) -> float:
-    """Return the bytes of weights below the persistence threshold, which are gathered once and stay."""
+    """Return the bytes of weights below the persistence threshold, which are gathered once and kept."""
     persistent = {
         trains: sum(
             each.all for each in weights.list if each.trains is trains and each.numel < training.persistence
@@ -275,11 +277,11 @@ def _persistent(weights: Weights, training: Training) -> float:
 
 
 def _gathered(weights: Weights, training: Training) -> int:
-    """Return the bytes of weights that ZeRO-3 has gathered at a time (partitioned_param_coordinator.py).
+    """Return the bytes of weights that ZeRO-3 has gathered at one time (partitioned_param_coordinator.py).
 
-    A weight stays gathered while it is used again within max_reuse_distance, which is half of that at the
-    turn from forward to backward. In addition there are the largest module and what is prefetched, unless
-    that would exceed max_live_parameters (fetch_sub_module).
+    A weight stays gathered if it is used again within max_reuse_distance. At the turn from forward to
+    backward, these are the weights in the last half of that distance. The largest weight is added, and what
+    is prefetched within max_live_parameters (fetch_sub_module).
     """
     gathered = [each for each in weights.list if each.numel >= training.persistence]
     moving = sum(each.numel * each.copies for each in gathered)
@@ -295,9 +297,9 @@ def _gathered(weights: Weights, training: Training) -> int:
 def _fsdp(weights: Weights, training: Training) -> RankMemory:
     """Return the memory of FSDP with one unit for each layer.
 
-    A rank holds its share of weights, gradients and states; two units are whole at a time, because the next
-    one is prefetched. accelerate keeps trainable weights in fp32 in mixed precision and lets FSDP cast what
-    it gathers (accelerator.py, _prepare_fsdp). A unit's gradient is whole before it is scattered.
+    A rank has its share of weights, gradients and states. Two units are gathered at a time, because the next
+    one is prefetched. In mixed precision, accelerate keeps trainable weights in fp32, and FSDP casts what it
+    gathers (accelerator.py, _prepare_fsdp). A unit's gradient is complete before it is scattered.
     """
     ranks = training.ranks
     trainable = weights.trainable / ranks
@@ -308,7 +310,7 @@ def _fsdp(weights: Weights, training: Training) -> RankMemory:
         "optimizer states": _optimizer_states(weights, training, FLOAT) / ranks,
     }
     gradients = 4 * trainable
-    # FSDP2 shards each weight. FSDP1 lays a unit's weights end to end, so that one may be whole on one rank.
+    # FSDP2 shards each weight. FSDP1 concatenates a unit's weights, so a rank may have one of them whole.
     largest = min(weights.largest / (ranks if training.parallel == "fsdp2" else 1), trainable)
     step: Account = {
         "gradients": gradients,
@@ -329,7 +331,7 @@ def _fsdp(weights: Weights, training: Training) -> RankMemory:
 
 
 def _units(weights: Weights, training: Training) -> float:
-    """Return the bytes of two layers' weights, and of those outside layers, in the precision."""
+    """Return the bytes of two layers' weights and of those outside layers, in the training precision."""
     layer = sum(each.numel * each.copies for each in weights.list if each.where == "layer") / weights.layers
     outside = sum(each.numel * each.copies for each in weights.list if each.where == "outside")
     return (2 * layer + outside) * WIDTH[training.precision]

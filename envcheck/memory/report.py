@@ -36,7 +36,7 @@ class MemoryTable(NamedTuple):
 
     @property
     def code(self) -> int:
-        """The exit code: 0 fits, 1 does not fit, 2 a configuration cannot be read, 3 cannot tell."""
+        """The exit code: 0 fits or tight, 1 does not fit, 2 a configuration cannot be read, 3 cannot tell."""
         if any(diagnostic.code == UNREADABLE for diagnostic in self.diagnostics):
             return 2
         return {"fits": 0, "tight": 0, "does not fit": 1}.get(self.verdict, 3)
@@ -53,7 +53,7 @@ def render(found: MemoryTable) -> str:
 
 
 def answer(found: MemoryTable) -> str:
-    """Return the first line of the report: the verdict, and what it rests on."""
+    """Return the first line of the report: the verdict and the reason for it."""
     return f"{inline(f'{found.verdict}: {_why(found)}')}\n"
 
 
@@ -74,7 +74,7 @@ def _lines(found: MemoryTable) -> Iterator[str]:
 
 
 def _why(found: MemoryTable) -> str:
-    """Return what the verdict rests on: the memory needed and there, or what is not known."""
+    """Return the reason for the verdict: the memory needed and available, or what is not known."""
     account, room = found.account, found.room
     if found.verdict == "cannot tell":
         return _why_unknown(found)
@@ -101,7 +101,7 @@ def _why_unknown(found: MemoryTable) -> str:
 
 
 def _options_that_tell(found: MemoryTable) -> list[str]:
-    """Return the options that would say what the verdict lacks."""
+    """Return the command line options that supply what the verdict lacks."""
     account, room = found.account, found.room
     lacks = {
         "--seq N": not found.training.seq and not _OF_SEQUENCES.isdisjoint(account.unknown),
@@ -122,7 +122,7 @@ def _advice(found: MemoryTable) -> Iterator[str]:
         return
     unknown = (*found.training.unread, *found.account.unknown)
     if unknown and not found.training.unread and _options_that_tell(found):
-        return  # the first line says what to give
+        return  # the first line already names the options to give
     if unknown:
         yield from wrap(f"Which change would fit depends on {', '.join(unknown)}, not known", _COLUMNS)
         return
@@ -225,7 +225,7 @@ def _loading(found: MemoryTable) -> int:
 
 
 def _under(head: str, texts: Iterable[str]) -> Iterator[str]:
-    """Yield texts beside a heading, each wrapped."""
+    """Yield the texts, wrapped and indented, with a heading before the first line."""
     lines = [line for text in texts for line in wrap(text, _COLUMNS - 9)]
     for index, line in enumerate(lines):
         yield f"{'' if index else head:<9}{line}"

@@ -1,4 +1,4 @@
-"""Tensors: a model's weights by module, shape and number; those of linear modules and norms."""
+"""Tensors: a model's weights by module, shape and number, and the weights of linear modules and norms."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import NamedTuple
 class Tensor(NamedTuple):
     """`copies` equal weights of a model, each of `rows` times `columns` elements (1 column: a vector).
 
-    `module` is the module's own name, by which PEFT matches target modules. `kind` is linear, bias, norm,
-    embedding, head, experts or other; `where` is layer, outside or tower. `reads` names the tensor that a
-    linear module of a layer reads: "normed" (by the layer's first norm), "attended", "normed again", "inner"
-    (the MLP's), "query", "latent".
+    `module` is the last part of the module's name, by which PEFT matches target modules. `kind` is linear,
+    bias, norm, embedding, head, experts or other; `where` is layer, outside or tower. `reads` names the input
+    of a linear module of a layer: "normed" (output of the layer's first norm), "attended" (of attention),
+    "normed again" (of the second norm), "inner" (inside the MLP), "query", "latent".
     """
 
     module: str
@@ -25,7 +25,7 @@ class Tensor(NamedTuple):
 
     @property
     def numel(self) -> int:
-        """Elements of one of the weights."""
+        """Number of elements of one of the equal weights."""
         return self.rows * self.columns
 
 

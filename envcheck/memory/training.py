@@ -1,4 +1,4 @@
-"""How a model is trained, as far as memory depends on it: settings, and the widths of data types."""
+"""The settings of a training on which its memory depends, and the widths of data types."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ SHARDING_STAGE = 3
 """The ZeRO stage that shards weights."""
 
 ALL_LINEAR = "all-linear"
-"""PEFT's word for every linear module except the head."""
+"""PEFT's name for every linear module except the head."""
 
 
 class Training(NamedTuple):
     """The settings of a training.
 
-    Buckets and thresholds count elements. Empty `targets` mean PEFT's own choice.
+    Buckets and thresholds count elements. If `targets` is empty, PEFT chooses the modules.
     """
 
-    seq: int  # tokens of a sequence
-    batch: int = 1  # sequences of a micro-batch
+    seq: int  # tokens in a sequence
+    batch: int = 1  # sequences in a micro-batch
     ranks: int = 1
     precision: str = "bf16"
-    stored: str = ""  # dtype the weights are loaded in, if it is not the precision: autocast
+    stored: str = ""  # dtype in which the weights are loaded, if it is not `precision` (autocast)
     parallel: str = "none"
     stage: int = 0  # of ZeRO
     offload_optimizer: bool = False
@@ -50,7 +50,7 @@ class Training(NamedTuple):
     optimizer: Mapping[str, Any] = {"states": 2}
     activation: int = 1  # number of tensors that the MLP's activation keeps
     fused_loss: bool = False  # logits are computed and dropped piece by piece (Liger)
-    # DeepSpeed's defaults (runtime/zero/config.py), in its order and under its names without stage3_.
+    # DeepSpeed's defaults (runtime/zero/config.py).
     overlap: bool = False
     reduce_bucket: int = 500_000_000
     sub_group: int = 1_000_000_000
@@ -59,8 +59,8 @@ class Training(NamedTuple):
     live: int = 1_000_000_000
     reuse: int = 1_000_000_000
     cuda: bool = True
-    autocast: bool = False  # linear modules compute in the precision, whatever the dtype of their input
-    unread: tuple[str, ...] = ()  # settings that cannot be read, counted as if not given
+    autocast: bool = False  # linear modules compute in `precision`, whatever the dtype of their input
+    unread: tuple[str, ...] = ()  # settings that could not be read; the defaults are used instead
 
 
 # --- accounts ---------------------------------------------------------------------------------------

@@ -12,11 +12,11 @@ from envcheck.memory.training import ALL_LINEAR, DEEPSPEED, FLOAT, WIDTH, Traini
 DEPENDS_ON = (
     "precision", "stored", "adapter", "rank", "targets", "saved", "dora", "fp32_adapters", "quantised",
 )  # fmt: skip
-"""The fields of a training that its weights depend on, in addition to whether DeepSpeed is used."""
+"""The fields of `Training` on which the weights depend, in addition to whether DeepSpeed is used."""
 
 
 class Weight(NamedTuple):
-    """Equal weights: elements and bytes of one of them."""
+    """Equal weights; `numel` is the elements and `size` the bytes of one of them."""
 
     numel: int
     copies: int
@@ -34,7 +34,11 @@ class Weight(NamedTuple):
 
 
 class Weights:
-    """All weights of a model in a training, and sums over them."""
+    """All weights of a model in a training, and sums over them.
+
+    `width` is the bytes of an element and `layers` the number of layers. `trainable` and `frozen` count
+    elements. `dequantised` is the bytes of the largest quantised module in the training precision.
+    """
 
     def __init__(self, model: ModelShape, training: Training) -> None:
         if training.parallel == DEEPSPEED:
@@ -51,11 +55,11 @@ class Weights:
         self.dequantised = WIDTH[training.precision] * max(linear, default=0) if quantised else 0
 
     def bytes(self, *, trains: bool, where: str = "") -> float:
-        """Return the bytes of all weights that train, or of all that do not."""
+        """Return the bytes of the weights that train or do not, in one place (`where`) or everywhere."""
         return sum(each.all for each in self.list if each.trains is trains and where in ("", each.where))
 
     def sharded(self, ranks: int, *, trains: bool) -> float:
-        """Return the bytes of one rank's share if each weight is divided separately, rounded up."""
+        """Return the bytes of one rank's share if each weight is divided separately and rounded up."""
         return sum(
             each.all * -(-each.numel // ranks) / each.numel for each in self.list if each.trains is trains
         )
@@ -73,7 +77,7 @@ def _weights(model: ModelShape, training: Training, width: int) -> Iterator[Weig
         if training.adapter and is_targeted(tensor, model, training):
             yield from _adapter_weights(tensor, training, width)
         if training.adapter and tensor.module in training.saved:
-            # A copy trains in addition to the original: ModulesToSaveWrapper, peft/utils/other.py.
+            # PEFT keeps the original and trains a copy (ModulesToSaveWrapper, peft/utils/other.py).
             yield _weight_of(tensor, tensor.numel * width, trains=True)
 
 
@@ -103,17 +107,17 @@ def is_targeted(tensor: Tensor, model: ModelShape, training: Training) -> bool:
 
 # --- stored sizes -----------------------------------------------------------------------------------
 
-_BLOCK, _NESTED, _GROUP = 64, 256, 128  # elements that have one scale together; see below
+_BLOCK, _NESTED, _GROUP = 64, 256, 128  # elements that share one scale; see below
 
 
 def _stored_bytes(tensor: Tensor, quantised: str, width: int) -> float:
     """Return the bytes of one weight as it is stored. Only linear modules of layers are quantised.
 
-    bitsandbytes 4 bit: an 8-bit scale for each block of 64, and a 32-bit scale for each 256 of those
-    (bitsandbytes/functional.py, quantize_4bit with double quantisation). int8: an fp32 scale for each row.
-    GPTQ and AWQ 4 bit: a 16-bit scale and a 4-bit zero point for each group of 128. fp8: a scale for each
-    block of 128 by 128. With bitsandbytes, prepare_model_for_kbit_training (peft/utils/other.py) casts all
-    other weights to fp32.
+    bitsandbytes 4 bit: an 8-bit scale for each block of 64 elements, and a 32-bit scale for each 256 of those
+    scales (bitsandbytes/functional.py, quantize_4bit with double quantisation). int8: an fp32 scale for each
+    row. GPTQ and AWQ 4 bit: a 16-bit scale and a 4-bit zero point for each group of 128 elements. fp8: a
+    scale for each block of 128 by 128. With bitsandbytes, prepare_model_for_kbit_training
+    (peft/utils/other.py) casts all other weights to fp32.
     """
     numel = tensor.numel
     if quantised == "none":

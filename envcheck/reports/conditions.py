@@ -15,18 +15,22 @@ from envcheck.core.training_facts import KEYS
 from envcheck.reports.overview import training_phrase
 from envcheck.reports.phrases import value_text
 
-_MOST_VALUES = 3  # of a list that are written out
+_MOST_VALUES = 3  # values of a list that are written out
 _MOST_CONDITIONS = 4
 _BOUNDS = {"!=": "other than {}", ">=": "at least {}", "<": "less than {}"}
 
 
 def finding_conditions(finding: Finding, lang: Language, *, every: bool = False) -> str:
-    """Return when a conditional finding would be one: `if you use ZeRO-3 and LoRA`."""
+    """Return the conditions under which a finding applies: `if you train with ZeRO-3 and LoRA`."""
     return conditions_text(finding.conditions, finding.rule.require, lang, every=every)
 
 
 def conditions_text(open_clauses: When, require: When, lang: Language, *, every: bool = False) -> str:
-    """Return the open clauses of a rule as part of a sentence; those in `require` are what would avoid it."""
+    """Return the open clauses of a rule as part of a sentence.
+
+    Clauses that are also in `require` follow `unless`, because a training that meets them passes the rule.
+    With `every`, all clauses are written out; otherwise long lists are shortened.
+    """
     trainers = [clause for clause in open_clauses if clause.key == "train.trainer"]
     needed = [each for each in open_clauses if each not in require and each not in trainers]
     phrases = [_phrase(clause, lang) for clause in needed]
@@ -44,7 +48,7 @@ def conditions_text(open_clauses: When, require: When, lang: Language, *, every:
 
 
 def _is_selective(clause: Clause) -> bool:
-    """Return whether a clause on the trainer names fewer than half of those that there are."""
+    """Return whether a clause on the trainer names fewer than half of all trainers."""
     return len(clause.any_of) < len(KEYS[clause.key].words) / 2
 
 
@@ -59,7 +63,7 @@ def _values(clause: Clause, lang: Language) -> str:
     """Return the values that meet a clause, joined by `or`."""
     declared = KEYS[clause.key]
     if declared.kind is Kind.NUMBER and declared.words:
-        # Of a few numbers, each has its own phrase: `>=2` is ZeRO-2 or ZeRO-3.
+        # If only a few numbers are possible, each has a phrase: `>=2` is ZeRO-2 or ZeRO-3.
         words = [word for word in declared.words if _meets(int(word), clause)]
         if words and len(words) < len(declared.words):
             return _listed([training_phrase(clause.key, word, lang) for word in words], "{} or {}", lang)
@@ -102,7 +106,7 @@ def _test(clause: Clause, test: Comparison, lang: Language) -> str:
         case "absent":
             return lang.say("no {}", name)
         case "==":
-            if name == "trainer":  # the names of trainers are words of their own
+            if name == "trainer":  # the name of a trainer needs no further words
                 return value
             known = value in phrases or "*" in phrases
             return training_phrase(clause.key, value, lang) if known else f"{name}={value}"

@@ -1,7 +1,7 @@
 """Findings and diagnostics line by line, and the closing counts, in the user's language, for all formats.
 
-SARIF prints these texts too, so their English is part of a published format. On the start-up path of
-`doctor`, hence the named tuples.
+SARIF prints these texts too, so their English is part of a published format. This module uses named tuples
+because it is on the start-up path of `doctor`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Detail(NamedTuple):
     """A line under a finding or a plan: its label, its text, its kind, and the address in the text, if any.
 
     Kinds: only, because, here, note, why, fix, command, known, set, brings, left, at, advice. The label is
-    empty if it would repeat that of the line before.
+    empty if the line before has the same one.
     """
 
     label: str
@@ -61,7 +61,7 @@ class Heading(NamedTuple):
 
 
 def heading(finding: Finding, lang: Language) -> Heading:
-    """Return how a finding begins: `✗ error: it breaks`."""
+    """Return the first line of a finding: `✗ error: it breaks`."""
     undecided = finding.verdict is Verdict.UNDECIDED
     word = "undecided" if undecided else finding.severity.value
     mark = "unknown" if undecided else finding.severity.value
@@ -69,7 +69,7 @@ def heading(finding: Finding, lang: Language) -> Heading:
 
 
 def details(finding: Finding, report: Report) -> Iterator[Detail]:
-    """Yield all about a finding: the fixes, the GPUs concerned, the evidence, the reason, the sources."""
+    """Yield all details of a finding: fixes, GPUs concerned, evidence, reason and sources."""
     lang, rule = report.language, finding.rule
     for fix in finding.fixes:
         yield from _fix(lang.say("fix"), fix, finding, report)
@@ -86,7 +86,7 @@ def details(finding: Finding, report: Report) -> Iterator[Detail]:
 
 
 def brief_details(finding: Finding, report: Report) -> Iterator[Detail]:
-    """Yield what a person acts on: the first fix, the other ones in a line, and what was found here."""
+    """Yield the details that a person acts on: the first fix, the others in one line, and what was found."""
     lang = report.language
     for fix in finding.fixes[:1]:
         yield from _fix(lang.say("fix"), fix, finding, report)
@@ -96,7 +96,7 @@ def brief_details(finding: Finding, report: Report) -> Iterator[Detail]:
     yield from _without_fix(finding, lang)
     yield from _devices(finding, lang)
     place = place_of(finding, report)
-    if place is not None and report.question is not Question.CHECK:  # `check` begins a finding with its place
+    if place is not None and report.question is not Question.CHECK:  # `check` prints the place first
         yield Detail(lang.say("at"), str(place), "at")
     found = [_brief_evidence(evidence, report) for evidence in finding.evidence]
     if found:
@@ -122,7 +122,7 @@ def _fix(label: str, fix: Fix, finding: Finding, report: Report) -> Iterator[Det
     cost = f" ({cost})" if cost else ""
     yield Detail(label, f"{fix_text(fix, lang.say(' and '))}{cost}", "fix")
     if report.question is Question.CHECK:
-        return  # nothing is installed yet: the files are edited
+        return  # nothing is installed yet, so the user edits the files
     for command in fix_commands(fix, report):
         yield Detail("", command, "command")
 
@@ -135,7 +135,7 @@ def _without_fix(finding: Finding, lang: Language) -> Iterator[Detail]:
 
 
 def _useless_fixes(finding: Finding, lang: Language) -> Iterator[Detail]:
-    """Yield the changes that are known not to help, with the reason of each."""
+    """Yield the changes that are known not to help, each with the reason."""
     rule = finding.rule
     reasons = [each.why for each in rule.no_fixes]
     for useless in rule.no_fixes:
@@ -215,7 +215,7 @@ def quotation(place: Place) -> tuple[tuple[str, str, str], ...]:
     """Return the quoted line and its underline, each as (line number, text, underline); empty if unknown."""
     if not place.excerpt:
         return ()
-    # Cleaned here, because an escape is wider than the character it replaces and would shift the underline.
+    # Sanitise here: an escape is wider than the character that it replaces and would shift the underline.
     start = place.column - 1 - place.cut
     before, marked = place.excerpt[:start], place.excerpt[start:][: place.length]
     ellipsis = "…" if place.cut else ""
@@ -248,7 +248,7 @@ def waiting_text(waiting: Waiting, lang: Language) -> str:
 
 
 def not_judged_line(report: Report) -> str:
-    """Return one line: how much was judged, what was not, and what to give for it."""
+    """Return one line: how much was judged, what was not, and which option would supply the missing facts."""
     lang = report.language
     counts = Counter(_need(each, report) for each in report.judgement.waiting)
     parts = [_not_judged(need, counts[need], report) for need in _NEEDS if counts[need]]
@@ -262,7 +262,7 @@ _NEEDS = ("training", "packages", "GPU", "machine")
 
 
 def _need(waiting: Waiting, report: Report) -> str:
-    """Return what a waiting rule needs, a name in `_NEEDS`."""
+    """Return what a waiting rule needs: one of `_NEEDS`."""
     if waiting.reason in ("training", "packages"):
         return waiting.reason
     return "GPU" if waiting.reason == "GPU" and not report.inventory.devices else "machine"
@@ -283,7 +283,7 @@ def _not_judged(need: str, count: int, report: Report) -> str:
 
 
 def way_out(report: Report) -> str:
-    """Return what to do where the environment has no torch: name another one, or make one; else nothing."""
+    """Return what to do if nothing could be judged: name another environment or make one; else return ""."""
     if not report.nothing_to_judge or report.question is Question.CHECK:
         return ""
     if report.target is None:
@@ -314,7 +314,10 @@ class ConditionalRow(NamedTuple):
 
 
 def conditional_rows(report: Report) -> tuple[list[ConditionalRow], str]:
-    """Return what the versions are known to fail at, the likely first, and how many others there are."""
+    """Return the conditional findings to show, most severe first, and a text that counts the others.
+
+    The text is empty if there are no others, or if nothing is shown.
+    """
     found = report.judgement.conditional
     every = report.verbosity is Verbosity.ALL
     shown = _SHOWN_BESIDE_ERRORS if any(each.decided for each in report.judgement.findings) else _SHOWN

@@ -1,4 +1,4 @@
-"""The difference of two reports: which facts differ, and which findings only one of them has. Pure."""
+"""The difference between two reports: the facts that differ, and the findings of only one of them. Pure."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _FAMILIES = {
     "env": "Environment variables",
     "selftest": "Self-tests",
 }
-_DERIVED_SOURCES = ("derived from", "default")  # how the sources of facts begin that follow from others
+_DERIVED_SOURCES = ("derived from", "default")  # prefixes of the sources of derived facts
 _MOMENTARY = frozenset({"host.ram_free_mib", "gpu.memory_free_mib", "gpu.memory_used_mib"})
-"""Facts that change from one reading to the next, so a difference says nothing about the machines."""
+"""Facts that change from moment to moment, so that a difference says nothing about the machines."""
 
 
 class FactDifference(NamedTuple):
@@ -38,7 +38,7 @@ class FactDifference(NamedTuple):
 
 
 class InventoryDiff(NamedTuple):
-    """The facts that differ, by group, and the findings that appear, disappear or stay."""
+    """The facts that differ, by group, and the findings: new, gone, or in both reports."""
 
     groups: Mapping[str, tuple[FactDifference, ...]]
     appear: tuple[Finding, ...]
@@ -47,7 +47,7 @@ class InventoryDiff(NamedTuple):
 
 
 def compare(one: Report, other: Report) -> InventoryDiff:
-    """Return what differs in `other` from `one`."""
+    """Return the differences between two reports; `one` is the first, `other` the second."""
     groups: dict[str, list[FactDifference]] = {}
     for number in (None, *range(max(len(one.inventory.devices), len(other.inventory.devices)))):
         for each in _differences(one.inventory, other.inventory, number):
@@ -70,13 +70,13 @@ def _by_id(report: Report) -> dict[tuple[str, Verdict], Finding]:
 
 
 def _differences(one: Inventory, other: Inventory, device: int | None) -> Iterator[FactDifference]:
-    """Yield the facts that differ, of one GPU or, without `device`, of everything else."""
+    """Yield the facts that differ: those of one GPU, or all others if `device` is None."""
     left, right = _facts(one, device), _facts(other, device)
     for key in dict.fromkeys((*left, *right)):
         if key in _MOMENTARY or _only_derived(key, left, right):
             continue
         if key.endswith(".requires") and key.removesuffix(".requires") in left.keys() & right.keys():
-            continue  # two releases of a package have different requirements
+            continue  # the requirements differ because the releases differ
         values = [
             _state(_fact(inventory, facts, key, device)) for inventory, facts in ((one, left), (other, right))
         ]
@@ -92,7 +92,7 @@ def _facts(inventory: Inventory, device: int | None) -> Mapping[str, Fact]:
 
 
 def _only_derived(key: str, *sides: Mapping[str, Fact]) -> bool:
-    """Return whether a fact was derived from others on each side that has it."""
+    """Return whether a fact is derived on each side that has it."""
     return all(key not in facts or facts[key].source.startswith(_DERIVED_SOURCES) for facts in sides)
 
 

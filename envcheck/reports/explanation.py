@@ -29,14 +29,14 @@ NOTHING, FAILED, UNEXPLAINED = 0, 1, 3
 """Exit codes: the log shows no failure; a failure with a known cause; a failure whose cause is not known."""
 
 _SHORT, _LONG = 160, 400  # characters shown of one line of a log
-_FEW = 3  # rules shown on a missing name
+_FEW = 3  # ranges and rules shown for a missing name
 _LISTED = 6  # items shown of a long list
 
 
 class MissingAnswer(NamedTuple):
-    """A name that is missing, the rules that say where, and the ranges of releases that have it, in words.
+    """A missing name, the rules about it, and in words the ranges of releases that have it.
 
-    `is_known` says that the package which lacks it is one that envcheck knows.
+    `is_known` means that envcheck knows the package that lacks the name.
     """
 
     missing: MissingName
@@ -49,9 +49,9 @@ class Explanation(NamedTuple):
     """A log, its diagnosis, and whether the conditions of its known failures are met.
 
     `subject` describes the environment; `report` holds its inventory and the known failures. `here` maps the
-    case of a signature to whether its conditions are met there. `notes` list what could not be read of the
-    log. `printed` are facts taken from the log itself. `platform` is what the log is of if not NVIDIA's;
-    `missing` is a name that the cause misses.
+    case of a signature to whether its conditions are met there. `notes` lists what could not be read of the
+    log. `printed` are facts taken from the log itself. `platform` is the log's platform if it is not
+    NVIDIA's. `missing` is set if the cause is a missing name.
     """
 
     name: str
@@ -78,7 +78,7 @@ class Explanation(NamedTuple):
 
 
 def render(explanation: Explanation, verbosity: Verbosity = Verbosity.USUAL) -> str:
-    """Return the report as text: the answer in one line, then what it rests on, as `verbosity` says."""
+    """Return the report as text: the answer in one line, then the reasons; `verbosity` sets the detail."""
     lines = [_headline(explanation)]
     if verbosity is not Verbosity.VERDICT:
         lines += _lines(explanation, in_full=verbosity is Verbosity.ALL)
@@ -86,7 +86,7 @@ def render(explanation: Explanation, verbosity: Verbosity = Verbosity.USUAL) -> 
 
 
 def _headline(explanation: Explanation) -> str:
-    """Return the answer: the known failure that the log shows, or what failed, or that nothing did."""
+    """Return the answer: the known failure that the log shows, what failed, or that nothing failed."""
     diagnosis = explanation.diagnosis
     cause = diagnosis.cause
     if not diagnosis.failed:
@@ -104,7 +104,7 @@ def _headline(explanation: Explanation) -> str:
 
 
 def _known_headline(match: Match, cause: Cause, explanation: Explanation) -> str:
-    """Return the answer where the cause reads like a known failure."""
+    """Return the answer if the cause matches a known failure."""
     here = _match_here(match, explanation).answer
     title = _title(match, explanation)
     if here == "yes":
@@ -117,7 +117,7 @@ def _known_headline(match: Match, cause: Cause, explanation: Explanation) -> str
 
 
 def _lines(explanation: Explanation, *, in_full: bool) -> Iterator[str]:
-    """Yield what follows the headline; `in_full` with reasons, scores and sources."""
+    """Yield the lines after the headline; `in_full` adds reasons, scores and sources."""
     diagnosis = explanation.diagnosis
     if diagnosis.failed:
         yield ""
@@ -169,13 +169,13 @@ def _cause(cause: Cause, explanation: Explanation, *, in_full: bool) -> Iterator
 
 
 def _of_the_cause(cause: Cause, explanation: Explanation) -> list[Match]:
-    """Return the known failures that read like the cause."""
+    """Return the known failures that match the cause."""
     index = explanation.log.events.index(cause.event)
     return [match for match in explanation.diagnosis.matches if match.event == index]
 
 
 def _only_consequences(explanation: Explanation) -> Iterator[str]:
-    """Say what a log reports that holds only consequences: time-outs of peers, the launcher's summary."""
+    """Yield the lines for a log with only consequences, such as time-outs of peers."""
     first = explanation.diagnosis.consequences[0]
     yield f"✗ failed  {_where(first, explanation.log)}: {event_text(first)}"
     yield "    kind    follows from a failure elsewhere: the log of the rank that failed first says why"
@@ -184,7 +184,7 @@ def _only_consequences(explanation: Explanation) -> Iterator[str]:
 
 
 def _form(cause: Cause) -> Iterator[str]:
-    """Yield what the form of a line, or the signal that ended a process, says."""
+    """Yield the meaning of the line's form, or of the signal that ended a process, and the advice for it."""
     form = cause.event.form
     if cause.match is not None or form is None:
         return
@@ -197,7 +197,7 @@ def _form(cause: Cause) -> Iterator[str]:
 
 
 def _missing_lines(explanation: Explanation) -> Iterator[str]:
-    """Yield who asks for a missing name, who lacks it, and what is known of the releases that have it."""
+    """Yield which package asks for a missing name, which lacks it, and what is known of releases with it."""
     answer = explanation.missing
     cause = explanation.diagnosis.cause
     if answer is None or cause is None or cause.match is not None:
@@ -210,7 +210,7 @@ def _missing_lines(explanation: Explanation) -> Iterator[str]:
 
 
 def _missing_sentence(answer: MissingAnswer, report: Report) -> str:
-    """Return who asks for a missing name, if the log says that, and who lacks it."""
+    """Return which package lacks a missing name and, if the log says so, which one asks for it."""
     missing = answer.missing
     if missing.half:
         return (
@@ -248,7 +248,10 @@ def _with_version(package: str, report: Report) -> str:
 
 
 def _known_of_the_versions(explanation: Explanation) -> Iterator[str]:
-    """Yield the errors that this environment has by its versions, other than those that the text matches."""
+    """Yield the broken error rules of this environment that no text of the log matches.
+
+    Yield nothing if the cause itself matches a known failure.
+    """
     cause = explanation.diagnosis.cause
     matched = {match.signature.rule for match in explanation.diagnosis.matches}
     if cause is not None and cause.match is not None:
@@ -277,7 +280,7 @@ def _kind(cause: Cause) -> str:
 
 
 def _known(matches: Sequence[Match], explanation: Explanation, *, in_full: bool) -> Iterator[str]:
-    """Yield the known failures that match, those that apply here first; cases of one rule count once."""
+    """Yield the known failures that match, those that apply here first; each rule appears once."""
     seen: set[str] = set()
     for match in _ranked(matches, explanation):
         name = match.signature.rule or match.signature.case
@@ -331,7 +334,7 @@ def _match(match: Match, explanation: Explanation, *, in_full: bool) -> Iterator
 
 
 def _evidence(match: Match, sources: Sequence[str], *, in_full: bool) -> Iterator[str]:
-    """Yield where the log says it and how well that fits, and the sources: one of them, or all."""
+    """Yield the place in the log and how well it matches, then the first source, or all with `in_full`."""
     score = f" (score {match.score:.2f})" if in_full else ""
     yield f"    text    line {', '.join(map(str, match.lines[:_LISTED]))}{score}"
     yield from (f"    source  {source}" for source in (sources if in_full else sources[:1]))
@@ -444,12 +447,12 @@ def event_text(cause: Cause, limit: int = _LONG) -> str:
         text = " ".join(event.text.strip().split("\n")[0].split())
     text = hide_secrets(
         text[: 10 * limit]
-    )  # longer than what is shown, so that a secret in it is found whole
+    )  # longer than what is shown, so that a secret is recognised before the text is cut
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
 def _without_raise(line: str) -> str:
-    """Return a line; of the source `raise X("…")` the exception as it would be printed."""
+    """Return a line; if it is the source `raise X("…")`, return the exception as it would be printed."""
     found = re.match(r"\s*raise ([\w.]+)\([fr]?[\"']?(.*?)[\"']?\)?$", line.strip())
     return f"{found[1]}: {found[2]}".rstrip(": ") if found else line.strip()
 
@@ -477,7 +480,7 @@ def frame_text(frame: Frame) -> str:
 
 
 def tree(explanation: Explanation) -> dict[str, Any]:
-    """Return the tree of the JSON report; `matches` are best first, `lines` are those of their texts."""
+    """Return the tree of the JSON report; `matches` has the best first, each with the lines of its texts."""
     diagnosis = explanation.diagnosis
     return {
         "schema_version": SCHEMA_VERSION,

@@ -1,4 +1,4 @@
-"""What several formats need to know of a finding: whether it fails the run, and its place in a file."""
+"""What several formats need to know about a finding: whether it fails the run, and its place in a file."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ def fails(finding: Finding | Diagnostic, report: Report) -> bool:
 
 
 def is_waived(finding: Finding | Diagnostic, report: Report) -> bool:
-    """Return whether a waiver keeps a finding or a diagnostic from counting."""
+    """Return whether a finding or a diagnostic does not count because of a waiver."""
     name = f"remark:{finding.code}" if isinstance(finding, Diagnostic) else finding.rule.id
     return name in report.waived
 
 
 def place_of(finding: Finding, report: Report) -> Place | None:
-    """Return the place in the user's own files that a finding is best shown at, or None.
+    """Return the place in the user's own files at which to show a finding, or None.
 
-    That is where the first fix has to be made; failing that, the last fact of the evidence that was read from
-    such a file. A derived fact leads to the facts it follows from: a driver that is too old leads to the line
-    that asks for torch.
+    It is the place where the first fix has to be made. Without one, it is the last fact of the evidence that
+    was read from such a file. A derived fact is followed to the facts from which it was derived: a driver
+    that is too old leads to the line that asks for torch.
     """
     if finding.place is not None:
         return finding.place

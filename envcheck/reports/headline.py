@@ -1,6 +1,6 @@
 """The first line of a report: the answer to the question of the command, in the user's language.
 
-On the start-up path of `doctor`, hence the named tuple.
+This module uses a named tuple because it is on the start-up path of `doctor`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Headline(NamedTuple):
 
 
 class _Words(NamedTuple):
-    """How a command says its answers."""
+    """The wording of a command's possible answers."""
 
     no: str
     perhaps_not: str
@@ -37,7 +37,7 @@ _WORDS = {
 
 
 def headline(report: Report) -> Headline:
-    """Return the answer to the question that the report's command was asked."""
+    """Return the answer to the question of the report's command."""
     lang, words = report.language, _WORDS[report.question]
     counted = [each for each in report.reported if not is_waived(each, report)]
     failing = [each for each in counted if fails(each, report)]
@@ -74,7 +74,7 @@ def _failure(
 
 
 def _pass(counted: Sequence[Finding | Diagnostic], report: Report) -> Headline:
-    """Return what to say where nothing fails."""
+    """Return the headline of a report in which nothing fails."""
     lang = report.language
     decided = [each for each in counted if isinstance(each, Diagnostic) or each.decided]
     undecided = [each for each in counted if each not in decided]
@@ -108,7 +108,7 @@ def _undecided(undecided: Sequence[Finding | Diagnostic], report: Report) -> str
 
 
 def _counts(found: Sequence[Finding | Diagnostic], lang: Language) -> str:
-    """Return how many there are of each severity: `1 error, 2 warnings`."""
+    """Return the number of findings of each severity: `1 error, 2 warnings`."""
     decided = [each for each in found if isinstance(each, Diagnostic) or each.decided]
     counts = ((each.value, sum(one.severity is each for one in decided)) for each in Severity)
     return lang.say(", ").join(

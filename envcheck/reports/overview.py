@@ -1,6 +1,6 @@
 """The overview at the top of a report: a line of decisive facts and a mark for each category.
 
-It is in the user's language. On the start-up path of `doctor`, hence the named tuple.
+It is in the user's language. This module uses a named tuple because it is on the start-up path of `doctor`.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def categories(report: Report) -> Iterator[Category]:
         yield _measured(report)
 
 
-# --- what findings make of a category ---------------------------------------------------------------
+# --- the mark of a category -------------------------------------------------------------------------
 
 _CATEGORY_OF = {
     "training": "Training",
@@ -68,7 +68,7 @@ def category(finding: Finding) -> str:
 
 
 def _worst_by_category(findings: Iterable[Finding], diagnostics: Sequence[Diagnostic]) -> dict[str, str]:
-    # The worst diagnostic comes first. A note, such as on a deprecated spelling, does not mark the training.
+    # The worst diagnostic comes first. A note, such as one on a deprecated spelling, sets no mark.
     marks = [each.severity.value for each in diagnostics[:1] if each.severity is not Severity.NOTE]
     worst: dict[str, str] = {"Training": marks[0]} if marks else {}
     rank = {"note": 0, "unknown": 1, "warning": 2, "error": 3}
@@ -106,7 +106,7 @@ def _machine(inventory: Inventory, lang: Language) -> tuple[str, str]:
 
 
 def _number(inventory: Inventory, key: str) -> str:
-    """Return a count as text; empty if it is not known or 0."""
+    """Return a count as text; empty if it is unknown or 0."""
     return str(inventory.known(key) or "")
 
 

@@ -44,8 +44,8 @@ def fix_text(fix: Fix, joint: str = " and ") -> str:
 def fix_commands(fix: Fix, report: Report) -> tuple[str, ...]:
     """Return the shell commands that apply a fix; empty if no command does.
 
-    The commands install the release that was judged, because a later release may fail, and the installed
-    packages that must move with it.
+    The commands install the release that was judged, because a later one may fail. They also move the
+    installed packages that must change with it.
     """
     requirements: list[tuple[str, str]] = []
     to_uninstall: list[str] = []
@@ -62,7 +62,7 @@ def fix_commands(fix: Fix, report: Report) -> tuple[str, ...]:
 
 
 def companion_requirements(name: str, version: str, report: Report) -> dict[str, str]:
-    """Return the requirements of installed packages that must move with a release, by package."""
+    """Return the requirements, by package, for installed packages that must change with a release."""
     others = report.matrix.moves_with.get(name, ())
     installed = [other for other in others if report.inventory.known(package_key(other)) is not None]
     if not installed:
@@ -74,7 +74,7 @@ def companion_requirements(name: str, version: str, report: Report) -> dict[str,
 
 
 def is_another_build(installed: str, version: str) -> bool:
-    """Return whether a release is installed in another build, such as +cu126 where +cu130 is needed."""
+    """Return whether a release is installed in another build: +cu126, for example, if +cu130 is needed."""
     return bool(versions.local_label(installed)) and versions.compare(installed, "==", version) is Tri.YES
 
 
@@ -106,10 +106,10 @@ def _installer(inventory: Inventory) -> tuple[str, str]:
 
 
 def interpreter(inventory: Inventory) -> str:
-    """Return the interpreter that was judged, quoted for a shell; a variable to set if it is not known."""
+    """Return the judged interpreter, quoted for a shell, or a variable for the user to set if unknown."""
     path = str(inventory.known("python.origin") or "").rpartition(" (")[0]
     if not path:
-        return '"$PYTHON"'  # unset, it installs nothing; a bare `python` may be another one
+        return '"$PYTHON"'  # if unset, nothing is installed; a bare `python` may be another interpreter
     if not path.rpartition("/")[2].startswith(("python", "pypy")):
         path = f"{path.rstrip('/')}/bin/python"
     if path[0].isalnum() or path.startswith("."):

@@ -59,7 +59,7 @@ def configuration_changes(plan: Plan, report: Report) -> tuple[tuple[str, str, s
 
 
 def plan_notes(plan: Plan, report: Report) -> tuple[str, ...]:
-    """Return what a person should know before carrying out a plan."""
+    """Return notes to read before carrying out a plan."""
     packages = [move for move in plan.moves if move.install]
     inventory = report.inventory
     notes = []

@@ -19,7 +19,7 @@ from envcheck.reports.plan_steps import (
     plan_notes,
 )
 
-_MOST_RULES = 2  # named in a row of the table; JSON has all
+_MOST_RULES = 2  # rules named in a row of the table; JSON has all
 
 
 def plan_title(plan: Plan, lang: Language) -> str:
@@ -87,7 +87,7 @@ def _cost(move: Move, lang: Language) -> str:
 
 
 def plan_details(plan: Plan, report: Report, *, commands: bool = True) -> Iterator[Detail]:
-    """Yield how to carry out a plan, what to know before, what it breaks, and what it leaves broken."""
+    """Yield how to carry out a plan, its notes, what it breaks, and what it leaves broken."""
     lang = report.language
     for command in plan_commands(plan, report) if commands else ():
         yield Detail("", command, "command")

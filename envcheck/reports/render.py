@@ -1,12 +1,12 @@
 """The output boundary: find a format by name and render a report that is safe to print.
 
 A format is a module in `reports/formats/` that defines `render(report) -> str`; its file name is the format's
-name. A format arranges what a `Report` contains; it decides nothing and reads nothing. `rendered` passes it a
-report in which every text has been cleaned and private data removed, so a format has to escape only what is
-active in its own output language.
+name. A format arranges what a `Report` contains; it must not judge or read anything. `rendered` passes it a
+report in which every text has been sanitised and private data removed. A format therefore escapes only what
+is active in its own output language.
 
-A format may also define `SUFFIXES`, the file name suffixes that select it, and `BESIDE`, renderings to append
-to the files that certain environment variables name.
+A format may also define `SUFFIXES`, the file name suffixes that select it. It may define `BESIDE`, additional
+renderings to append to the files that certain environment variables name.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Render = Callable[[Report], str]
 
 
 def rendered(name: str, report: Report, private: Private) -> str:
-    """Return the cleaned report in the named format.
+    """Return the sanitised report in the named format.
 
     Raises:
         InputError: no format has that name.

@@ -19,10 +19,10 @@ ASKED_BY = "--from-current"
 
 @dataclass(frozen=True, kw_only=True)
 class KeptEnvironment:
-    """How close a lock can stay to an environment: what moves, and the bounds that keep the rest.
+    """What a lock keeps of an environment: the plan of what moves, and the bounds that keep the rest.
 
-    `read` is the environment as a lock would have it. `stack` binds the target's packages and whatever else
-    has to move; `closure` also binds what they required.
+    `read` is the environment as a lock would have it. `stack` pins the target's packages and all others that
+    have to move. `closure` also pins the packages that these require.
     """
 
     plan: Plan
@@ -74,7 +74,7 @@ def _listed_releases(
     installed, replaced = {}, []
     for name in names:
         before = str(read.known(package_key(name)))
-        installed[name], *_ = before.partition("+")  # a lock names no build
+        installed[name], *_ = before.partition("+")  # the tables list releases without their build
         fit = listed.fit.get(name, ())
         if name in listed.every and fit and installed[name] not in fit:
             installed[name] = nearest_first(fit, name, before)[0]
@@ -95,8 +95,8 @@ def _listed_releases(
 def _required_by_changed(read: Inventory, required: Collection[str], unknown: Iterable[str]) -> set[str]:
     """Return the packages that only changed packages require, so that their releases need not be kept.
 
-    Changed are the packages in `unknown`, whose new requirements no table lists, and those whose installed
-    build is not the one in a lock: torch requires other packages in another build.
+    Packages in `unknown` count as changed, because no table lists their new requirements. So do packages
+    installed in a build with a local label, because torch requires other packages in another build.
     """
     changed = [
         *unknown,
@@ -107,7 +107,10 @@ def _required_by_changed(read: Inventory, required: Collection[str], unknown: It
 
 
 def _with_requirements(read: Inventory, names: Iterable[str], but: Collection[str] = ()) -> tuple[str, ...]:
-    """Return the installed ones of these packages and of all they require, breadth first; skip `but`."""
+    """Return these packages and all that they require, breadth first.
+
+    Packages in `but` and packages that are not installed are left out.
+    """
     requires: dict[str, list[str]] = {}
     for requirement in installed_requirements(read):
         requires.setdefault(requirement.package, []).append(requirement.requires)
@@ -124,7 +127,10 @@ def _with_requirements(read: Inventory, names: Iterable[str], but: Collection[st
 def _as_lock_would_have_it(
     read: Inventory, machine: Inventory, target: Target, installed: Mapping[str, str]
 ) -> Inventory:
-    """Return the machine with the target's settings, and these releases with the requirements still valid."""
+    """Return the machine with the target's settings and these releases.
+
+    The requirements that were read are kept for each package whose release stays the same.
+    """
     facts = [Fact(key, Known(value), f"target {target.name}") for key, value in target.train.items()]
     facts += [Fact(package_key(name), Absent(), "") for name in target.packages if name not in installed]
     for name, version in installed.items():

@@ -1,7 +1,7 @@
-"""What an installer takes today for requirements that leave the version open. Pure.
+"""The releases that an installer chooses today for requirements that leave the version open. Pure.
 
-An installer takes the newest releases that the requirements and each other's metadata admit. Only the
-releases of the table count: of a package that it does not hold, nothing is said.
+An installer takes the newest releases that satisfy the requirements and one another's metadata. Only the
+releases of the table count; a package that is not in the table is ignored.
 """
 
 from __future__ import annotations
@@ -15,21 +15,22 @@ from envcheck.core.versions import satisfies
 from envcheck.knowledge.release_metadata import ReleaseTable
 
 _STEPS = 20_000
-"""Comparisons after which the search gives up and says nothing."""
+"""Comparisons after which the search gives up without an answer."""
 
 
 class RangeConflict(NamedTuple):
-    """Two requirements that exclude each other: whose metadata says so, and what it requires."""
+    """Two packages whose requirements exclude each other; `requires` says which release requires what."""
 
     package: str
-    of: str  # the package whose releases require it
+    of: str  # the other package; either one may require the other
     requires: str
 
 
 class InstallerChoice(NamedTuple):
-    """The releases that an installer takes, and ranges that nothing fits.
+    """The releases that an installer chooses, and the requirements that exclude each other.
 
-    `admitted` are the releases of each range that can be installed beside the pins, newest first.
+    `chosen` is empty if no choice was found. `admitted` are the releases of each range that can be installed
+    beside the pins, newest first.
     """
 
     chosen: Mapping[str, str]
@@ -40,7 +41,10 @@ class InstallerChoice(NamedTuple):
 def choose_releases(
     pinned: Mapping[str, str], ranges: Mapping[str, str], table: ReleaseTable, python: str
 ) -> InstallerChoice:
-    """Return the choice for ranges beside pins; `python` is `3.11`, or empty if it is not known."""
+    """Return the choice for `ranges` beside the `pinned` releases.
+
+    `pinned` has a version and `ranges` a specifier by package. `python` is `3.11`, or empty if not known.
+    """
     search = _ChoiceSearch(pinned, ranges, table, python)
     admitted = {name: found for name in ranges if (found := tuple(search.admitted(name)))}
     conflicts = tuple(
@@ -112,7 +116,7 @@ class _ChoiceSearch:
         )
 
     def fits_pins(self, name: str) -> Callable[[str], bool]:
-        """Return whether a release of the package can be installed beside all pins, as a function."""
+        """Return a function that tells whether a release of the package can be installed beside all pins."""
         return lambda version: all(self._fit(name, version, *pin) for pin in self._pinned.items())
 
     def conflict(self, name: str, admitted: Sequence[str]) -> RangeConflict | None:
@@ -130,7 +134,7 @@ class _ChoiceSearch:
     def conflicts_between(
         self, names: Sequence[str], admitted: Mapping[str, Sequence[str]]
     ) -> Iterator[RangeConflict]:
-        """Yield the pairs of ranges no releases of which go together."""
+        """Yield a conflict for each pair of ranges that have no compatible releases."""
         for at, name in enumerate(names):
             for other in names[at + 1 :]:
                 pairs = ((one, its) for one in admitted[name] for its in admitted[other])
@@ -147,7 +151,7 @@ class _ChoiceSearch:
         return bool(self.requires(name, admitted[name][0]).get(other))
 
     def newest(self, names: Sequence[str], admitted: Mapping[str, Sequence[str]]) -> dict[str, str] | None:
-        """Return the newest releases that go together; None if there are none, or the search is too long."""
+        """Return the newest compatible releases; None if there are none, or if the search gives up."""
         return self._extended({}, names, admitted)
 
     def _extended(

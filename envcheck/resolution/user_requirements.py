@@ -1,8 +1,8 @@
-"""The user's own requirements on a lock besides the target, each with its origin.
+"""The user's requirements on a lock in addition to the target, each with its origin.
 
 Requirements files are read as pip reads them, but only releases of an index can be locked. A direct reference
-or an editable in a file is kept out of the lock and reported by its line; an option that names another index
-is refused. The line is not repeated, because it may hold a login.
+or an editable install in a file is kept out of the lock and reported by its line number, because the text of
+the line may contain a login. An option that names an index is reported and not applied.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ from envcheck.lock.model import Pin
 
 
 class RequirementWithExtras(NamedTuple):
-    """A requirement with the extras it names: the search ignores them, a backend completes them.
+    """A requirement and its extras; the search ignores the extras, and a backend resolves them.
 
-    One that is `by_address` (a URL, a path, a repository) stays out of the lock, because nothing is known of
-    it. `bare` then has the package's name if the line gives one, and no bound. `index_option` is the option
-    of a line that names an index: a file that came from elsewhere does not decide where packages come from.
+    A requirement that is `by_address` (a URL, a path, a repository) stays out of the lock, because nothing is
+    known about it. In that case `bare` has no bound, and a name only if the line gives one. `index_option` is
+    set if the line is an option that names an index. The option is not applied, because a file from elsewhere
+    must not decide where packages come from.
     """
 
     bare: UserRequirement
@@ -67,13 +68,13 @@ def _unmet(requirement: UserRequirement, version: str | None) -> str:
 
 
 def admits(requirement: UserRequirement, version: str) -> bool:
-    """Return whether a requirement admits a version; pre-releases count, because this one was chosen."""
+    """Return whether a requirement admits a version; a pre-release is accepted, because it was chosen."""
     return bool(_specifier(requirement.specifier).contains(version, prereleases=True))
 
 
 @lru_cache(maxsize=256)
 def _specifier(text: str) -> Any:
-    from packaging.specifiers import SpecifierSet  # takes as long to import as all rules that pin needs
+    from packaging.specifiers import SpecifierSet  # importing it takes as long as loading all rules for pin
 
     return SpecifierSet(text)
 
@@ -120,7 +121,7 @@ def parse_requirement(
 _BY_ADDRESS = re.compile(
     r"(?:-e|--editable)[\s=]|[\w.-]+(?:\[[^\]]*\])?\s*@\s|\.{1,2}(?:/|$)|/|(?:\w+\+)?\w+://|\S+\.(?:whl|zip|tar\.gz)(?:\s|$)"
 )
-"""How a line begins that asks for a file, a folder or a repository instead of a release."""
+"""The start of a line that asks for a file, a folder or a repository instead of a release."""
 
 _INDEX_OPTION = re.compile(r"(--index-url|--extra-index-url|--find-links|--trusted-host|-i|-f)(?:[ =]|$)")
 
@@ -131,7 +132,7 @@ _NAMED_WITHIN = re.compile(
 
 
 def _requirement_by_address(text: str, origin: str) -> RequirementWithExtras:
-    """Return what a line that names no release asks for, without the address, which may hold a login."""
+    """Return the requirement of a line that names no release, without its address, which may hold a login."""
     named = _NAMED_BEFORE.match(text) or _NAMED_WITHIN.search(text)
     name = next(filter(None, named.groups()), "") if named else ""
     return RequirementWithExtras(UserRequirement(normalised(name), "", origin, wanted=False), by_address=True)
@@ -166,8 +167,8 @@ def read_requirements_file(
     """Return the requirements of a file and of those it includes; what `-c` includes are constraints.
 
     Raises:
-        InputError: a mistake in a line, something an index cannot serve, or files that include each other;
-            with file and line. Or what `text_of` raises if a file cannot be read.
+        InputError: a line has a mistake or asks for something that an index cannot serve, or files include
+            each other. The error names file and line. `text_of` may raise others if a file cannot be read.
     """
 
     def checked_text_of(name: str, including: str) -> tuple[str, str]:
@@ -202,7 +203,7 @@ def parse_day(text: str) -> dt.date:
     """Return the date of `--exclude-newer`.
 
     Raises:
-        InputError: the text is not an ISO date, or so late that no day follows it.
+        InputError: the text is not an ISO date, or is in the last year that a date can have.
     """
     try:
         found = dt.date.fromisoformat(text)

@@ -1,8 +1,8 @@
 """Backends complete exact pins to a closure with hashes; each module here that defines `ENGINE` is one.
 
-A backend resolves, and decides nothing about the stack, whose versions it is given. It sees one index, runs
-within a deadline, and its output on failure is reduced to one line without secrets. `index/` reads the user's
-package indexes.
+A backend only resolves: the versions of the stack are given to it. It uses one index and runs within a
+deadline. If it fails, its output is reduced to one line without secrets. `index/` reads the user's package
+indexes.
 
 May import host, lock and core. It must not know rules, targets or commands.
 """
@@ -27,7 +27,7 @@ INSTALL_HINT = "install it beside envcheck: pip install 'pip-tools>=7.6' 'uv>=0.
 
 
 class ExtraWheel(NamedTuple):
-    """A wheel of an extra index: its pin, which holds its address, and its METADATA."""
+    """A wheel of an extra index: its pin, which includes its address, and its METADATA."""
 
     pin: Pin
     metadata: bytes
@@ -35,14 +35,15 @@ class ExtraWheel(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompletionRequest:
-    """What to complete: exact `pins`, `also` further requirements (`setuptools`, `rich>=13`), and for where.
+    """What to complete: exact `pins`, further requirements in `also` (`rich>=13`), and the platform.
 
     `constraints` (`numpy<2`) bind a package only if something else requires it. `until` (an ISO date)
     excludes everything uploaded after that day, in UTC.
 
-    `python` is `3.11`, `platform` is `linux-x86_64`, `glibc` is the oldest C library to support. `build`
-    names the packages that exist only as source: no code of any other package is run. `local` are the local
-    version labels that the result may hold. `given` are wheels of extra indexes; their versions are fixed.
+    `python` is like `3.11`, `platform` like `linux-x86_64`, and `glibc` is the oldest C library to support.
+    `build` names the packages to build from source; no code of any other package is run. `local` has the
+    local version labels that the result may contain. `given` are wheels of extra indexes; their versions are
+    fixed. `deadline_s` is in seconds.
     """
 
     pins: Mapping[str, str]
@@ -60,7 +61,7 @@ class CompletionRequest:
     def requirements(self) -> str:
         """Return the requirements as text, one a line, sorted so that the caller's order has no effect.
 
-        Given wheels are not among them: `stand_ins` provides those.
+        Given wheels are not included; `stand_ins` provides those.
         """
         exact = sorted(f"{name}=={version}" for name, version in self.pins.items() if not self.gives(name))
         return "".join(f"{line}\n" for line in (*exact, *sorted(self.also)))
@@ -70,7 +71,7 @@ class CompletionRequest:
         return "".join(f"{line}\n" for line in sorted(self.constraints))
 
     def gives(self, name: str) -> bool:
-        """Return whether the wheel of a package is given."""
+        """Return whether a package is among the given wheels."""
         return any(wheel.pin.name == name for wheel in self.given)
 
     @property
@@ -83,10 +84,10 @@ class CompletionRequest:
 
 
 class YankedError(NoSolutionError):
-    """The index has withdrawn a release that would have been pinned; another release may do."""
+    """A release that would have been pinned was yanked from the index; another release may work."""
 
     def __init__(self, name: str, version: str, reason: str) -> None:
-        """Name the release, and the reason its maintainers gave."""
+        """Set the message from the release and the reason that its maintainers gave."""
         why = f" ({reason})" if reason else ""
         super().__init__(f"{name} {version} was yanked from the index{why}")
         self.name, self.version = name, version
@@ -99,9 +100,9 @@ class YankedError(NoSolutionError):
 class Backend:
     """One resolver: `available` returns whether it is installed, `complete` runs it.
 
-    `complete` raises ExamineError (no network, the resolver failed, it cannot serve this Python),
-    NoSolutionError (nothing satisfies the pins; with the constraints in conflict) or InputError (not a
-    platform or a version). Unless one is named, the available backend with the lowest `rank` is used.
+    `complete` raises ExamineError (no network, the resolver failed, or it does not support this Python),
+    NoSolutionError (nothing satisfies the pins; the message names the conflict) or InputError (not a platform
+    or a version). Unless a backend is named, the available one with the lowest `rank` is used.
     """
 
     name: str
@@ -158,7 +159,8 @@ class BackendSelection:
     def complete(self, host: Host, request: CompletionRequest, remarks: list[str]) -> tuple[Pin, ...]:
         """Return the answer of the backend, and append to `remarks` how the answers of the others differ.
 
-        Raises the errors that `Backend` lists.
+        Raises:
+            ExamineError, InputError, NoSolutionError: as `Backend` lists them.
         """
         pins = self.backend.complete(host, request)
         for other in self.others:
@@ -187,7 +189,7 @@ def select_backends(host: Host, backends: Iterable[Backend], name: str = "") -> 
 
 
 def differences(one: tuple[str, Iterable[Pin]], other: tuple[str, Iterable[Pin]]) -> list[str]:
-    """Return how the answers of two backends differ, a line for each package."""
+    """Return how the answers of two backends differ, one line for each package."""
     (one_name, one_pins), (other_name, other_pins) = one, other
     one_by_name, other_by_name = ({pin.name: pin for pin in pins} for pins in (one_pins, other_pins))
     lines = []
@@ -208,9 +210,9 @@ def differences(one: tuple[str, Iterable[Pin]], other: tuple[str, Iterable[Pin]]
 
 
 def stand_ins(request: CompletionRequest, folder: Path) -> str:
-    """Write a wheel with nothing but the real metadata for each given wheel; return their requirements.
+    """Write a stand-in wheel with only the real metadata for each given wheel; return their requirements.
 
-    From them a backend learns what the real wheel requires, without reading a second index and without
+    From a stand-in, a backend learns what the real wheel requires without using a second index and without
     fetching hundreds of MiB.
     """
     import zipfile
@@ -218,7 +220,7 @@ def stand_ins(request: CompletionRequest, folder: Path) -> str:
     lines = []
     for wheel in request.given:
         stem = f"{wheel.pin.name.replace('-', '_')}-{wheel.pin.version}"
-        path = folder / f"{stem}-py3-none-any.whl"  # whether the real one fits was checked before
+        path = folder / f"{stem}-py3-none-any.whl"  # the tags of the real wheel were checked before
         with zipfile.ZipFile(path, "w") as archive:
             archive.writestr(f"{stem}.dist-info/METADATA", wheel.metadata)
             archive.writestr(f"{stem}.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
@@ -232,15 +234,15 @@ def checked_pins(
     found: Mapping[str, tuple[str, tuple[Artifact, ...]]],
     yanked: Mapping[str, str],
 ) -> tuple[Pin, ...]:
-    """Check a backend's answer against the request, and return it as pins with the files that can be used.
+    """Check a backend's answer against the request, and return it as pins with the usable files.
 
-    `found` is name → (version, files of that release), `yanked` is name → why it was withdrawn. Every backend
-    ends here, so that the same versions give the same lock whichever backend chose them.
+    `found` is name → (version, files of that release), `yanked` is name → the reason for the yank. Every
+    backend calls this last, so that the same versions give the same lock whichever backend chose them.
 
     Raises:
-        ExamineError: another version than the pinned one, a local version that was not requested, a package
-            without a usable file, or a pin without an answer.
-        YankedError: a release that its maintainers have withdrawn.
+        ExamineError: a version differs from the pinned one, a local version was not requested, a package has
+            no usable file, or a pin has no answer.
+        YankedError: the answer contains a release that was yanked.
     """
     tags = usable_tags(request.python, request.platform, request.glibc)
     pins = [wheel.pin for wheel in request.given]

@@ -1,8 +1,8 @@
-"""pip-tools: resolves with pip's own resolver, for the Python that runs it and for no other.
+"""pip-tools: resolves with pip's resolver, only for the Python that runs it.
 
-It only resolves. The hashes are read from the index's pages, because `--generate-hashes` downloads every file
-of every platform if file addresses differ from the public index's (pip-tools issue #1135). For this stack
-that would be tens of gigabytes.
+The hashes are read from the index's pages, because `--generate-hashes` downloads every file of every platform
+if file addresses differ from those of the public index (pip-tools issue #1135). For this stack, that would be
+tens of gigabytes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from envcheck.resolver_backends.index.settings import Index, backend_environment
 
 
 def available(_host: Host) -> bool:
-    """Return whether pip-tools is installed beside envcheck, without importing any of it."""
+    """Return whether pip-tools is installed beside envcheck, without importing it."""
     return importlib.util.find_spec("piptools") is not None
 
 
@@ -39,7 +39,7 @@ def complete(host: Host, request: CompletionRequest) -> tuple[Pin, ...]:
     """Complete pins with `pip-compile`, then read the hashes. Raises the errors that `Backend` lists."""
     if not available(host):
         raise ExamineError(f"pip-tools is not installed; {INSTALL_HINT}")
-    usable_tags(request.python, request.platform, request.glibc)  # refuses a wrong platform
+    usable_tags(request.python, request.platform, request.glibc)  # raises InputError for a wrong platform
     _refuse_foreign_platform(request)
     _refuse_date_without_support(request)
     started = time.monotonic()
@@ -50,7 +50,7 @@ def complete(host: Host, request: CompletionRequest) -> tuple[Pin, ...]:
     found: dict[str, tuple[str, tuple[Artifact, ...]]] = {}
     yanked: dict[str, str] = {}
     for name, version in versions.items():
-        # A file without an upload time is left out, as uv does: it may have been uploaded after that day.
+        # As in uv, a file without an upload time is left out: it may have been uploaded after that day.
         files = [file for file in pages[name] if not request.before or "" < file.uploaded < request.before]
         found[name] = version, tuple(Artifact(file.name, file.sha256) for file in files)
         of_version = [
@@ -77,7 +77,7 @@ _FIRST_PIP_WITH_DATES = (26, 0)
 
 
 def _refuse_date_without_support(request: CompletionRequest) -> None:
-    """Raise ExamineError if the request excludes later uploads and this pip has no option for that."""
+    """Raise ExamineError if the request has a date limit and this pip has no option for that."""
     import importlib.metadata
 
     pip = Version(importlib.metadata.version("pip"))
@@ -91,7 +91,7 @@ def _refuse_date_without_support(request: CompletionRequest) -> None:
 
 def _resolve(host: Host, request: CompletionRequest, index: Index) -> dict[str, str]:
     """Return name → version of the closure. Raises ExamineError or NoSolutionError."""
-    # For pip, /dev/null as configuration file means: read none.
+    # If the configuration file is /dev/null, pip reads no configuration.
     extra = {"PIP_CONFIG_FILE": "/dev/null", "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1"}
     if index.url:
         extra["PIP_INDEX_URL"] = index.url
@@ -117,7 +117,7 @@ def _resolve(host: Host, request: CompletionRequest, index: Index) -> dict[str, 
         if ran.code != 0 or not answer.is_file():
             raise _failure(host, index, ran.err or ran.out, str(folder))
         lines = answer.read_text(encoding="utf-8").splitlines()
-        # A given wheel comes back as `name @ file:…`, the address of its stand-in in the scratch folder.
+        # A given wheel is returned as `name @ file:…`, the address of its stand-in in the scratch folder.
         resolved = (line for line in lines if not request.gives(line.partition(" @ file:")[0]))
         return _versions("\n".join(resolved))
 
@@ -157,7 +157,7 @@ _UNREACHED = re.compile(
     r"|NetworkConnectionError|Could not fetch URL|User for "
 )
 _NO_SOLUTION = re.compile(r"ResolutionImpossible|No matching distribution|Could not find a version")
-# In the traceback, the only place where pip-compile prints which package requires what:
+# pip-compile prints which package requires what only in its traceback:
 # …Information(requirement=SpecifierRequirement('beta<1'), parent=LinkCandidate('…/delta-1.0….whl …'))
 _CONFLICT = re.compile(
     r"RequirementInformation\(requirement=\w+\('([^']+)'\), parent=(?:None|\w+\('([^'\s]+)[^']*'\))\)"
@@ -165,7 +165,7 @@ _CONFLICT = re.compile(
 
 
 def _failure(host: Host, index: Index, output: str, folder: str) -> Exception:
-    """Return pip's error output as an error of one line; a conflict names the requirements in conflict."""
+    """Return pip's error output as an error of one line; for a conflict, name the requirements involved."""
 
     def shown(text: str) -> str:
         return one_line(redact(text, index, [folder]))
@@ -185,9 +185,9 @@ def _failure(host: Host, index: Index, output: str, folder: str) -> Exception:
 
 
 def _why_unreadable(host: Host, index: Index, name: str) -> str:
-    """Return why a project's page cannot be read, or an empty text if it can or the project does not exist.
+    """Return why a project's page cannot be read; empty if it can be read or the project does not exist.
 
-    Pip reports "no versions" in either case.
+    pip reports "no versions" in all of these cases.
     """
     try:
         release_files(host, index, [name], "3", 20.0)
@@ -199,7 +199,7 @@ def _why_unreadable(host: Host, index: Index, name: str) -> str:
 
 
 def _requires(requirement: str, parent: str) -> str:
-    """Return in words what requires a requirement; without a parent it was part of the request."""
+    """Return in words which package has a requirement; without a parent, it was part of the request."""
     release = release_of(unquote(urlsplit(parent).path).rpartition("/")[2]) if parent else None
     return f"{release[0]} {release[1]} requires {requirement}" if release else f"{requirement} was requested"
 

@@ -17,20 +17,21 @@ from envcheck.resolver_backends import INSTALL_HINT, Backend, CompletionRequest,
 from envcheck.resolver_backends.index.redaction import one_line, redact
 from envcheck.resolver_backends.index.settings import backend_environment, user_index
 
-# The minor versions of glibc that uv 0.13 has a platform for; for others the next lower one is requested.
+# The minor versions of glibc for which uv 0.13 has a platform; for others, the next lower one is requested.
 _GLIBC_MINORS = (17, 28, *range(31, 41))
 
 
 def complete(host: Host, request: CompletionRequest) -> tuple[Pin, ...]:
     """Complete pins with `uv pip compile`. Raises the errors that `Backend` lists."""
-    usable_tags(request.python, request.platform, request.glibc)  # refuses a wrong platform before uv starts
+    # Raises InputError for a wrong platform before uv starts.
+    usable_tags(request.python, request.platform, request.glibc)
     program = find_program(host, "uv")
     if program is None:
         raise ExamineError(f"uv is not installed; {INSTALL_HINT}")
     index = user_index(host)
     extra = {"UV_PYTHON_DOWNLOADS": "never", "UV_NO_PROGRESS": "1"}
     if index.url:
-        # Not on the command line, where every user of the machine can see it.
+        # Not on the command line, where every user of the machine could see a login in it.
         extra["UV_DEFAULT_INDEX"] = index.url
     with scratch_folder() as folder:
         requirements, bounds, answer = folder / "wanted.in", folder / "bounds.in", folder / "pylock.toml"

@@ -1,7 +1,7 @@
 """The style sheet and the script of the HTML page.
 
-The page admits them by their digests, so every byte here is part of its content security policy. The script
-only filters findings; the page is complete without it.
+The content security policy of the page admits them by their digests, so a change of any byte changes the
+policy. The script only filters findings; the page is complete without it.
 """
 
 STYLE = """

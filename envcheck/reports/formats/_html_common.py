@@ -1,4 +1,4 @@
-"""What the parts of the HTML page share: escaping, and the order of marks."""
+"""Helpers that the parts of the HTML page share: escaping, and the order of marks."""
 
 from __future__ import annotations
 

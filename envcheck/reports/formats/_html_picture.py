@@ -17,7 +17,7 @@ from envcheck.reports.formats._html_common import MARK_ORDER, escape
 from envcheck.reports.overview import MARKS, STACK, torch_build, training_phrases
 from envcheck.reports.phrases import fact_text
 
-_PARTS = ("driver", "cuda", "torch", "gpu", "libraries", "training")  # of the stack, in the order drawn
+_PARTS = ("driver", "cuda", "torch", "gpu", "libraries", "training")  # parts of the stack as drawn
 
 
 def picture(report: Report) -> Iterator[str]:
@@ -70,8 +70,8 @@ def _nodes(report: Report) -> list[_HtmlNode]:
     runtime = fact_text(inventory, "cuda.runtime") or built_for
     cuda_lines = (runtime, _labelled(inventory, f"{driver} ≥", "cuda.minimum_driver"))
     torch_lines = (torch, _labelled(inventory, "Python", "python.version"))
-    # Of each part: its name, a fact that says why it is empty, and its lines. Without the first line, the
-    # part counts as not known.
+    # For each part: its name, a fact that explains an empty box, and its lines. A part without a first line
+    # counts as not known.
     parts = (
         (driver, "driver.version", _driver_lines(inventory)),
         ("CUDA", "cuda.runtime", cuda_lines),
@@ -148,7 +148,7 @@ class _Break(NamedTuple):
     one: int
     other: int
     mark: str
-    anchor: str  # of the worst finding, the first of them if several are as bad
+    anchor: str  # of the worst finding; of the first one if several are equally severe
     texts: tuple[str, ...]
 
 
@@ -204,7 +204,7 @@ def _part(key: str) -> str:
 # --- drawings ---------------------------------------------------------------------------------------
 
 _MOST_LINES = 8  # in a box
-_LINE_COLUMNS = 21  # that a box has room for
+_LINE_COLUMNS = 21  # characters that fit on a line of a box
 
 
 class _Drawing:

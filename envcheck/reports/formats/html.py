@@ -37,8 +37,8 @@ from envcheck.reports.plan_text import plan_details, plan_table, plan_title
 
 SUFFIXES = (".html", ".htm")
 
-_FEW = 4  # findings that are all shown unfolded; of more, only the first is
-_MOST_ROWS = 600  # of a table, so that the page stays small; JSON has all
+_FEW = 4  # up to this many findings are all unfolded; of more, only the first is
+_MOST_ROWS = 600  # rows of a table, so that the page stays small; JSON has all
 
 
 def render(report: Report) -> str:
@@ -113,7 +113,7 @@ def _target(report: Report) -> str:
 
 
 def _machine(report: Report) -> Iterator[str]:
-    """Yield the picture of the stack, what was read of it, and what was not judged."""
+    """Yield the picture of the stack, the overview of what was read, and what was not judged."""
     title = escape(report.language.say("What was read"))
     yield f'<section aria-labelledby="machine"><h2 id="machine">{title}</h2>'
     yield from picture(report)
@@ -198,7 +198,7 @@ def _diagnostic(number: int, diagnostic: Diagnostic, report: Report, *, unfolded
 
 
 def _article_head(number: int, mark: str, word: str, title: str, *, unfolded: bool) -> Iterator[str]:
-    """Yield the start of a finding: an article with an anchor, and in it an open `<details>` element."""
+    """Yield the opening tags of a finding: an article with an anchor, and a `<details>` element in it."""
     yield f'<article id="f{number}" class="{mark}" data-mark="{mark}">'
     yield f"<details{' open' if unfolded else ''}><summary>"
     yield f'<span class="pill"><span aria-hidden="true">{MARKS[mark]}</span> {escape(word)}</span>'
@@ -217,7 +217,7 @@ def _evidence(finding: Finding, report: Report) -> Iterator[str]:
 
 
 def _listed(found: Iterable[Detail]) -> Iterator[str]:
-    """Yield details as a list of terms; details without a label, such as commands, join the one before."""
+    """Yield details as a list of terms; a detail without a label, such as a command, joins the one before."""
     opened = False
     for label, text, kind, url in found:
         if label or not opened:
@@ -233,7 +233,7 @@ def _listed(found: Iterable[Detail]) -> Iterator[str]:
 
 
 def _linked(text: str, url: str) -> str:
-    """Return the escaped text, with its address as a link if it is an http or https one."""
+    """Return the escaped text, with its address as a link if that is an http or https one."""
     if not url.startswith(("https://", "http://")):
         return escape(text)
     before, _, after = text.partition(url)

@@ -1,4 +1,4 @@
-"""The report as JSON: one object. Within a `schema_version` fields are only added."""
+"""The report as JSON: one object. Within a `schema_version`, fields are added but never removed."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def _plan(plan: Plan, report: Report) -> dict[str, Any]:
 
 
 def _measured(report: Report) -> dict[str, Any] | None:
-    """Return the nearest combination that was measured; without differences, exactly this one was run."""
+    """Return the nearest measured combination; if it has no differences, exactly this one was run."""
     if report.measured is None:
         return None
     cell = report.measured.cell
@@ -175,7 +175,7 @@ def _finding(finding: Finding, report: Report) -> dict[str, Any]:
 
 
 def _conditions(finding: Finding) -> dict[str, Any] | None:
-    """Return what the training must be like for a conditional finding to be broken; None for another one."""
+    """Return the conditions under which a conditional finding applies; None for any other finding."""
     if not finding.conditions:
         return None
     from envcheck.reports.conditions import finding_conditions  # not every report has one

@@ -1,4 +1,4 @@
-"""The report in Markdown, to paste into an issue: the overview, then each finding in a section that folds.
+"""The report in Markdown, to paste into an issue: the overview, then each finding in a collapsible section.
 
 Text from outside goes into code spans and code blocks, where no markup is active; prose is escaped.
 """
@@ -36,7 +36,7 @@ _IN_CODE = frozenset({"because", "set"})
 
 
 def render(report: Report) -> str:
-    """Return the report as Markdown; its sections fold on GitHub and GitLab."""
+    """Return the report as Markdown; its sections are collapsible on GitHub and GitLab."""
     return "\n".join(_lines(report)) + "\n"
 
 

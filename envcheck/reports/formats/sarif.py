@@ -130,7 +130,7 @@ def _fact_name(evidence: Evidence) -> str:
 
 
 def _location(finding: Finding, report: Report) -> dict[str, Any]:
-    """Return the facts by name, with the line of the user's own file or else an installed package's file."""
+    """Return the facts by name, with the line of the user's own file, or else an installed package's file."""
     logical = [
         {"fullyQualifiedName": _message(_fact_name(each)), "kind": "resource"} for each in finding.evidence
     ] or [{"fullyQualifiedName": finding.rule.id, "kind": "resource"}]
@@ -159,7 +159,7 @@ def _distinct(rows: Sequence[dict[str, str]]) -> list[dict[str, str]]:
 
 
 def _message(text: str) -> str:
-    """Escape a plain text message, so that it has no placeholder (3.11.5) or embedded link (3.11.6)."""
+    """Escape a plain text message so that it has no placeholder (3.11.5) or embedded link (3.11.6)."""
     return text.replace("{", "{{").replace("}", "}}").replace("](", "] (")
 
 

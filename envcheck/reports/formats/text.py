@@ -94,7 +94,7 @@ def _judged(report: Report) -> Iterator[Line]:
 
 
 def _not_known_yet(report: Report) -> Iterator[Line]:
-    """Yield a line if a package is newer than the newest release that was read: how old the knowledge is."""
+    """Yield a line that dates the knowledge if an installed release is newer than all releases known."""
     if not report.newer:
         return
     read = report.matrix.atlas().read
@@ -148,12 +148,12 @@ def _finding(finding: Finding, report: Report) -> Iterator[Line]:
 
 
 def _first_span(mark: str, word: str, place: Place | None) -> Span:
-    """Return how a finding begins: by its mark, or by its place as compilers do, so that editors find it."""
+    """Return the start of a finding: its mark, or its place in a compiler's style, which editors detect."""
     return Span(f"{MARKS[mark]} {word}: " if place is None else f"{place}: {word}: ", mark)
 
 
 def _category_suffix(finding: Finding, lang: Language) -> str:
-    """Return the category, such as ` (GPU)`, of a finding that no package or configuration change fixes."""
+    """Return the category, such as ` (GPU)`, if no change of packages or configuration fixes a finding."""
     name = category(finding)
     return "" if name in ("Packages", "Training") else f" ({lang.word(name)})"
 

@@ -1,4 +1,4 @@
-"""Find the least set of reasons that refuse everything."""
+"""Find a minimal set of reasons that together refuse every choice."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from envcheck.resolution.conflicts.ways_out import ways_out
 from envcheck.resolution.resolver import Reason, SearchProblem
 
 MOST_WAYS = 6
-"""Ways out that are shown. More would be hard to compare."""
+"""Number of ways out that are shown. More would be hard to compare."""
 
 
 class ConflictProof(NamedTuple):
-    """Sentences: one for each conflicting reason, and one for each way out that was tried and helps."""
+    """A sentence for each conflicting reason, a sentence for each way out that helps, and the reasons."""
 
     conflict: tuple[str, ...]
     ways_out: tuple[str, ...]
@@ -25,14 +25,14 @@ class ConflictProof(NamedTuple):
 
 
 def prove(problem: SearchProblem, reasons: frozenset[Reason]) -> ConflictProof:
-    """Return the least of these reasons that refuse everything, in sentences, and what would help."""
+    """Return a minimal set of these reasons that refuses every choice, in sentences, and ways out."""
     least = _least(problem, reasons)
     view = ConflictView(problem, least)
     return ConflictProof(tuple(conflict_sentences(view)), tuple(_first_distinct(ways_out(view))), least)
 
 
 def _first_distinct(sentences: Iterator[str]) -> Iterator[str]:
-    """Yield the first `MOST_WAYS` different sentences; the search for further ones does not run."""
+    """Yield the first `MOST_WAYS` different sentences, then stop the search for more."""
     seen: set[str] = set()
     for sentence in sentences:
         if sentence not in seen:
@@ -50,7 +50,7 @@ def _least(problem: SearchProblem, reasons: frozenset[Reason]) -> frozenset[Reas
         try:
             answer = resolver.solve(problem, AllBut(kept - {reason}))
         except NoSolutionError:
-            continue  # the search was too long to show that the other reasons are enough
+            continue  # the search gave up, so it is not shown that the other reasons are enough
         if answer.versions is None:
             kept = answer.reasons & kept
     return kept

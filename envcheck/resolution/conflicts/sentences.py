@@ -13,11 +13,11 @@ from envcheck.resolution.resolver import Reason, Release
 from envcheck.rules import clauses
 
 _MOST_BOUNDS = 2
-"""Different bounds of one package on another that a sentence quotes."""
+"""Number of different bounds of one package on another that a sentence quotes."""
 
 
 def conflict_sentences(view: ConflictView) -> Iterator[str]:
-    """Yield each reason as a sentence: what the target needs, what limits it from outside, then the rules."""
+    """Yield a sentence for each reason: the needs of the target, limits outside the rules, then rules."""
     target = view.problem.target
     needed = [name for name in view.packages if name in target.packages and ("wants", name) in view.least]
     if needed:
@@ -40,7 +40,7 @@ def conflict_sentences(view: ConflictView) -> Iterator[str]:
             yield sentence
 
 
-# --- what limits from outside -----------------------------------------------------------------------
+# --- limits outside the rules -----------------------------------------------------------------------
 
 
 def _requirement(view: ConflictView, number: str) -> str:
@@ -50,7 +50,7 @@ def _requirement(view: ConflictView, number: str) -> str:
 
 
 def _wants(view: ConflictView, name: str) -> str:
-    """Name the origins that want a package, unless another sentence of the proof already does."""
+    """Return which origins ask for a package; empty if another sentence of the proof already says so."""
     requirements = view.problem.requirements
     described = {requirements[int(reason[1])].package for reason in view.least if reason[0] == "requirement"}
     if name in view.problem.target.packages or name in described:
@@ -101,7 +101,7 @@ def _objection(view: ConflictView, number: str) -> str:
 
 
 def _metadata(view: ConflictView, name: str, required: str) -> str:
-    """Quote the bounds in the offered releases' metadata, each with the releases that have it."""
+    """Return the bounds in the metadata of the offered releases, each with the releases that have it."""
     releases_by_bound: dict[str, list[str]] = {}
     for release in view.offered(name):
         for package, specifier in map(_split_requirement, release.requires):
@@ -129,7 +129,7 @@ def _split_requirement(line: str) -> tuple[str, str]:
 
 
 def _rule(view: ConflictView, rule_id: str) -> str:
-    """Name a rule, the facts that make it match, and the releases that it leaves or refuses."""
+    """Return a sentence with a rule, the facts that make it match, and the releases it leaves or refuses."""
     rule = view.rule(rule_id)
     concerned = view.packages_of(rule)
     facts = list(_facts_behind(view, rule))
@@ -147,7 +147,7 @@ def _rule(view: ConflictView, rule_id: str) -> str:
 
 
 def _oldest_driver(view: ConflictView, broken: Mapping[str, Finding], left: Sequence[str], name: str) -> str:
-    """If a driver is too old, give the CUDA of the nearest refused release and its oldest driver."""
+    """If a driver is too old, return the CUDA of the nearest refused release and its oldest driver."""
     newer = [version for version in broken if not left or versions.order(version) > versions.order(left[-1])]
     version = newer[0] if newer else next(iter(broken))
     if not any(evidence.fact.key == "cuda.minimum_driver" for evidence in broken[version].evidence):
@@ -158,7 +158,7 @@ def _oldest_driver(view: ConflictView, broken: Mapping[str, Finding], left: Sequ
 
 
 def _facts_behind(view: ConflictView, rule: Rule) -> Iterator[str]:
-    """Yield the facts of the machine and the training that make a rule match, as a person gave them."""
+    """Yield the facts of the machine and the training that make a rule match, in the words of a user."""
     seen: set[str] = set()
     for evidence in view.evidence(rule):
         fact = evidence.fact
@@ -179,11 +179,11 @@ def _fact_text(view: ConflictView, evidence: Evidence) -> str:
     return f"{FACT_NAMES.get(fact.key, fact.key)} {clauses.format_value(fact.value or '')}{origin}"
 
 
-# --- what a reason leaves ---------------------------------------------------------------------------
+# --- the releases that a reason leaves --------------------------------------------------------------
 
 
 def _remainder_after(view: ConflictView, reason: Reason, name: str) -> str:
-    """Say which releases of a package one reason alone leaves."""
+    """Return in words which releases of a package remain if only one reason applies."""
     excluded = view.excluded_by(reason, name)
     every = view.releases(name)
     return _remainder(name, [release.version for release in every if release not in excluded], every)

@@ -26,14 +26,14 @@ DROP_ORDER = (
     "python",
     "requirement",
 )
-"""Kinds of reasons in the order in which a proof drops them: first those that a person can change least."""
+"""Kinds of reasons in the order in which a proof tries to drop them: the hardest to change come first."""
 
 FACT_NAMES = {"driver.version": "driver", "host.glibc": "glibc", "python.version": "Python"}
 """Facts by the names that people use."""
 
 
 class AllBut(Container[Reason]):
-    """Every reason except these: given as `without`, it leaves a search only these reasons."""
+    """Every reason except these; if a search gets it as `without`, only these reasons apply."""
 
     def __init__(self, kept: Iterable[Reason]) -> None:
         self.kept = frozenset(kept)
@@ -43,14 +43,14 @@ class AllBut(Container[Reason]):
 
 
 class ConflictView:
-    """One problem without a solution, and the least reasons for that."""
+    """One problem without a solution, and a minimal set of reasons for that."""
 
     def __init__(self, problem: SearchProblem, least: frozenset[Reason]) -> None:
         self.problem, self.least = problem, least
         self.packages = resolver.wanted_packages(problem, AllBut(least))
 
     def ordered_reasons(self) -> list[Reason]:
-        """Return the reasons, first those that a person can change most easily."""
+        """Return the reasons; those that a person can change most easily come first."""
         return sorted(self.least, key=lambda reason: (-DROP_ORDER.index(reason[0]), reason))
 
     # --- releases
@@ -72,7 +72,7 @@ class ConflictView:
     # --- rules
 
     def rule(self, rule_id: str) -> Rule:
-        """Return a rule that may refuse a choice, by its id."""
+        """Return the rule with this id among those that may refuse a choice."""
         return next(rule for rule in refusing_rules(self.problem) if rule.id == rule_id)
 
     def packages_of(self, rule: Rule) -> list[str]:
@@ -105,7 +105,7 @@ class ConflictView:
         return found
 
     def broken_together(self, rule: Rule, names: Sequence[str]) -> Mapping[str, str]:
-        """Return the newest offered releases that break a rule together; empty if none do."""
+        """Return the newest offered releases that together break a rule; empty if none do."""
         offered = {name: self.offered(name) for name in names}
         newest = {name: releases[0].version for name, releases in offered.items() if releases}
         for name, releases in offered.items():
@@ -116,7 +116,7 @@ class ConflictView:
         return {}
 
     def evidence(self, rule: Rule) -> tuple[Evidence, ...]:
-        """Return the evidence of the first choice found that breaks a rule."""
+        """Return the evidence of the first choice found that breaks a rule; empty if none is found."""
         choices: list[Mapping[str, str]] = [{}]
         choices += [{name: release.version} for name in self.packages for release in self.offered(name)]
         choices.append(
@@ -133,7 +133,7 @@ class ConflictView:
 
 
 def gpu_name(machine: Inventory, device: int) -> str:
-    """Return the name of a GPU, or its compute capability where the name is unknown."""
+    """Return the name of a GPU, or its compute capability if the name is unknown."""
     name = machine.known("gpu.name", device)
     capability = machine.known("gpu.compute_capability", device)
     return str(name or f"the GPU of compute capability {capability}")

@@ -17,7 +17,7 @@ from envcheck.rules.fixes import bind_fix, trial_value
 
 
 def ways_out(view: ConflictView) -> Iterator[str]:
-    """Yield each single change that lets the search find a lock, and the lock it finds."""
+    """Yield a sentence for each single change with which the search finds a lock, and that lock."""
     problem = view.problem
     for kind, *arguments in view.ordered_reasons():
         match kind:
@@ -30,7 +30,7 @@ def ways_out(view: ConflictView) -> Iterator[str]:
             case "rule":
                 yield from _for_rule(view, view.rule(arguments[0]))
             case _:
-                pass  # neither a person nor this machine can change the others
+                pass  # no person can change the other reasons
 
 
 def _try_change(label: str, changed: SearchProblem) -> Iterator[str]:
@@ -79,7 +79,7 @@ def _other_python(problem: SearchProblem) -> Iterator[str]:
 
 
 def _for_rule(view: ConflictView, rule: Rule) -> Iterator[str]:
-    """Try the rule's fixes that change machine or training, then the machine without the rule's facts."""
+    """Try the rule's fixes that change the machine or the training, then drop facts of its evidence."""
     problem = view.problem
     helped = False
     for key, value in _changes_in_fixes(view, rule):

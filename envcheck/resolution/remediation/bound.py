@@ -1,4 +1,4 @@
-"""The lower bound of the search: how many moves any answer beyond a state needs at least."""
+"""The lower bound of the search: the least number of moves of any answer that a state can lead to."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from envcheck.rules.changes import UNRESOLVED_SUFFIX
 from envcheck.rules.clauses import referenced_keys
 
 _CHANGEABLE = frozenset({"pkg", "train", "env"})
-"""Families of facts that an installer or a configuration changes."""
+"""Families of facts that an installer or a configuration can change."""
 
 
 _OF_ALL_PACKAGES = frozenset(
@@ -25,7 +25,11 @@ _OF_ALL_PACKAGES = frozenset(
 
 
 class LowerBound(NamedTuple):
-    """The least moves of any answer beyond a state (an administrator's, and all), and its own cost."""
+    """A lower bound on any answer that a state can lead to.
+
+    `administrator` is the least number of moves that only an administrator can make, `moves` the least number
+    of all moves. `cost` is the cost of the state itself.
+    """
 
     administrator: int
     moves: int
@@ -33,19 +37,19 @@ class LowerBound(NamedTuple):
 
     @property
     def least(self) -> tuple[int, int]:
-        """The two numbers that are a bound, in the order in which costs compare."""
+        """The administrator's moves and all moves, in the order in which costs are compared."""
         return self.administrator, self.moves
 
 
 class BoundModel:
-    """Computes lower bounds. What it knows of derived facts is `derive.FOLLOWS_FROM`."""
+    """Computes lower bounds; `derive.FOLLOWS_FROM` gives the facts from which a derived fact follows."""
 
     def __init__(self, problem: RemediationProblem, costs: CostModel) -> None:
         self.problem, self.costs = problem, costs
         self._scopes: dict[str, frozenset[str]] = {}
 
     def bound(self, state: RemediationState) -> LowerBound:
-        """Return the lower bound of every answer beyond a state."""
+        """Return the lower bound on every answer that a state can lead to."""
         cost = self.costs.cost(state.changes)
         return LowerBound(
             administrator=max(cost.administrator, self._needs_administrator(state)),
@@ -54,7 +58,7 @@ class BoundModel:
         )
 
     def _moves_needed(self, state: RemediationState) -> int:
-        """Return how many further facts must change at least: unresolved rules that share no fact."""
+        """Return the least number of further moves: unresolved rules without a move that share no fact."""
         taken = set(state.changes)
         number = 0
         for scope in sorted((self._scope(finding.rule) for finding in state.unresolved), key=len):
@@ -64,7 +68,7 @@ class BoundModel:
         return number
 
     def _needs_administrator(self, state: RemediationState) -> bool:
-        """Return whether an unresolved rule depends only on what an administrator can change."""
+        """Return whether an unresolved rule depends only on facts that an administrator has to change."""
         return any(
             not any(family(key) in _CHANGEABLE for key in scope)
             and any(family(key) in ADMINISTRATOR for key in scope)
@@ -73,7 +77,8 @@ class BoundModel:
 
     def _scope(self, rule: Rule) -> frozenset[str]:
         """Return every fact that a move may set and that can affect this rule, however indirectly."""
-        # Two requirements of one package on another have the same id, and different bounds.
+        # Not cached for metadata: two requirements of one package on another have the same id but different
+        # bounds.
         if rule.id not in self._scopes or rule.group == "requires-dist":
             keys = keys_in(rule)
             found: set[str] = set()

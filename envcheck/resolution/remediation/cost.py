@@ -1,4 +1,4 @@
-"""What a state costs, so that two states can be compared. The package docstring explains which is smaller."""
+"""The cost of a state, by which states are compared. The package docstring explains the order."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from envcheck.resolution.remediation.problem import RemediationProblem
 from envcheck.resolution.remediation.releases import ReleaseChoices
 
 ADMINISTRATOR = frozenset({"driver"})
-"""Families of facts that neither an installer nor a configuration changes."""
+"""Families of facts that neither an installer nor a configuration can change."""
 
 
 class Cost(NamedTuple):
-    """What a state costs. Two costs are compared from the first member on."""
+    """The cost of a state. Costs are compared field by field, from the first one on."""
 
     administrator: int  # moves that only an administrator can make
     moves: int
     size: int
     downwards: int  # downgrades
-    not_measured: int  # 0 if a combination like this trained
-    releases: int  # releases between the installed ones and the proposed ones
-    place: int  # sum of the places in the rules' lists of fixes
+    not_measured: int  # 0 if a measured run trained with this combination, else 1
+    releases: int  # number of releases between the installed and the proposed ones
+    place: int  # sum of the positions of the ways out in their rules' lists
 
 
 class CostModel:
-    """Computes what changes to one problem's inventory cost."""
+    """Computes the cost of changes to the inventory of one problem."""
 
     def __init__(self, problem: RemediationProblem, choices: ReleaseChoices) -> None:
         self.read, self.choices = problem.read, choices
@@ -36,7 +36,7 @@ class CostModel:
         self._orders: dict[str, list[tuple[bool, Any]]] = {}
 
     def cost(self, changes: Changes) -> Cost:
-        """Return what these changes cost."""
+        """Return the cost of these changes."""
         sizes = [
             move_size(key, self.read.known(key), proposal.value, proposal.cost)
             for key, proposal in changes.items()
@@ -52,7 +52,7 @@ class CostModel:
         )
 
     def _measured(self, changes: Changes) -> bool:
-        """Return whether a run of the target trained with the base releases that these changes lead to."""
+        """Return whether a measured run of the target trained with the base releases after these changes."""
 
         def base_release(name: str) -> str:
             key = package_key(name)
@@ -65,7 +65,7 @@ class CostModel:
         )
 
     def _releases_between(self, key: str, proposal: Proposal) -> int:
-        """Return how many listed releases a move passes, the proposed one included."""
+        """Return how many listed releases a move passes, including the proposed one."""
         name = package_name(key)
         fit = self.choices.listed.fit
         if name == key or name not in fit:

@@ -1,4 +1,4 @@
-"""Moves: a value proposed for a fact, how many moves some changes are, and how large each is."""
+"""Moves: a value proposed for a fact, the number of moves in a set of changes, and the size of each."""
 
 from __future__ import annotations
 
@@ -13,10 +13,13 @@ _PATCH, _MINOR, _MAJOR, _OTHER_TRAINING = 1, 2, 3, 4
 
 
 class Proposal(NamedTuple):
-    """A value for one fact, the rule that proposes it, its cost, and its place among the rule's ways out."""
+    """A value for one fact, the rule that proposes it, its cost in words, and the way out's position.
+
+    `place` is the position among the ways out of the rule.
+    """
 
     value: Value
-    text: str  # the bound of which the value is the first release
+    text: str  # the bound that the value satisfies; empty if there is none
     rule: Rule
     cost: str = ""
     place: int = 0
@@ -34,7 +37,7 @@ class MoveSize(NamedTuple):
 
 
 def count_moves(changes: Changes) -> int:
-    """Return the number of moves: one for each package, and one for all settings of the same way out."""
+    """Return the number of moves: one for each package, and one for the settings of each way out."""
     settings = [
         (proposal.rule.id, proposal.place) for key, proposal in changes.items() if not key.startswith("pkg.")
     ]
@@ -42,7 +45,7 @@ def count_moves(changes: Changes) -> int:
 
 
 def move_size(key: str, before: Value | None, after: Value, cost: str = "") -> MoveSize:
-    """Return the size of one move; `cost` is the text of what a configuration change costs."""
+    """Return the size of one move; `cost` is the cost of a configuration change in words."""
     if not key.startswith("pkg."):
         return MoveSize(_OTHER_TRAINING if cost else _PATCH, downwards=False)
     old = versions.parse(str(before)) if before is not None else None

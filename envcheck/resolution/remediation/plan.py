@@ -1,4 +1,4 @@
-"""The plan for the user: the smallest change as moves, with what each is for and what cannot be repaired."""
+"""The plan for the user: the smallest change as moves, the reason for each, and what cannot be repaired."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NOT_TOGETHER = "no combination of the known fixes passes the judge here"
 
 
 def plan_remediation(problem: RemediationProblem, listed: Releases) -> Plan:
-    """Return the smallest change after which all that can be repaired is repaired."""
+    """Return the smallest change that repairs everything that can be repaired."""
     space = RemediationSpace.of(problem, listed)
     broken = space.judge.broken
     start = space.judge.state({}, frozenset())
@@ -54,7 +54,7 @@ def plan_remediation(problem: RemediationProblem, listed: Releases) -> Plan:
 
 
 def _moves(space: RemediationSpace, changes: Changes, goal: frozenset[str]) -> Iterator[Move]:
-    """Yield the changes as moves, each followed by the companions that move along."""
+    """Yield the changes as moves, each followed by the companion packages that move with it."""
     companions = space.editor.companions(changes)
     listed = space.choices.listed
     for key in _in_order(space, changes):
@@ -77,15 +77,15 @@ def _moves(space: RemediationSpace, changes: Changes, goal: frozenset[str]) -> I
 
 
 def _named(rules: Iterable[Rule]) -> tuple[Rule, ...]:
-    """Return the rules that name a move: written ones, and those of the atlas if there is no other."""
+    """Return the rules to show as the reason for a move; rules of the atlas only if there are no others."""
     every = tuple(rules)
     return tuple(rule for rule in every if rule.group != "atlas") or every
 
 
 def _in_order(space: RemediationSpace, changes: Changes) -> list[str]:
-    """Return the keys in the order of work: packages, then the configuration, then the administrator's part.
+    """Return the keys in the order of work: packages, configuration, then administrator's tasks.
 
-    A package that others move with goes before the other packages.
+    A package whose companions move with it comes before the other packages.
     """
     families = {"pkg": 0, "train": 1, "env": 1}
     leaders = space.problem.known.moves_with
@@ -108,8 +108,8 @@ def _requirement_to_install(space: RemediationSpace, key: str, proposal: Proposa
     name = package_name(key)
     if name == key:
         return ""
-    # A requirement on a package that no table lists need not start at a release that exists, so it stays a
-    # bound.
+    # If no table lists the package, the value is the lower bound of a requirement and may not exist as a
+    # release. Install by the bound in that case.
     guessed = proposal.rule.group == "requires-dist" and proposal.value not in space.choices.within(
         name, ">=0"
     )
@@ -119,7 +119,10 @@ def _requirement_to_install(space: RemediationSpace, key: str, proposal: Proposa
 
 
 def _unchecked(listed: Releases, key: str, version: str) -> str:
-    """Say what is unchecked about a proposed release; empty if it is listed for this Python, or a setting."""
+    """Return in words what is unchecked about a proposed release.
+
+    Empty if the release is listed for this Python, or if the key is a setting.
+    """
     name = package_name(key)
     if name == key:
         return ""

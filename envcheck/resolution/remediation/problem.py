@@ -1,4 +1,4 @@
-"""What a remediation starts from: the inventory, the knowledge, and the level at which it must pass."""
+"""The input of a remediation: the inventory, the knowledge, and the level at which it must pass."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from envcheck.rules.clauses import referenced_keys
 class RemediationProblem:
     """An inventory as read, the matrix, the target if there is one, and what must be repaired.
 
-    `level` is the least severity to repair. `strict` repairs what a lock is judged by, too: conflicts between
-    the packages' own requirements, and rules that only some GPUs break.
+    `level` is the lowest severity to repair. With `strict`, everything that a lock must satisfy is repaired
+    too: conflicts between the packages' requirements, and rules that only some GPUs break.
     """
 
     read: Inventory
@@ -36,7 +36,7 @@ class RemediationProblem:
 
     @cached_property
     def settable(self) -> frozenset[str]:
-        """Keys of the facts that some fix sets, and of the target's training settings."""
+        """Keys of the facts that any fix sets, and of the target's training settings."""
         in_fixes = {key for rule in self.known.rules for fix in rule.fixes for key, _ in fix.set}
         return frozenset(in_fixes.union(self.target.train if self.target is not None else ()))
 

@@ -16,23 +16,24 @@ from envcheck.rules.requirements import installed_requirements
 
 
 class Releases(NamedTuple):
-    """The releases that may be proposed for one Python, oldest first, and what each requires.
+    """The releases that may be proposed for one Python, and what each requires.
 
-    `every` also has the listed releases that may not: those for another Python, yanked ones, and those beyond
-    what is known.
+    `fit` has these releases by package, oldest first. `every` has all listed releases, including those for
+    another Python, yanked ones, and those newer than `known_through`. `requires` maps (package, version) to
+    its requirements.
     """
 
     fit: Mapping[str, tuple[str, ...]]
     every: Mapping[str, frozenset[str]]
     requires: Mapping[tuple[str, str], tuple[str, ...]]
-    checked: bool  # against a known Python
+    checked: bool  # whether the Python is known, so that releases for another one are left out
 
 
 def available_releases(known: Matrix, rows: Sequence[Mapping[str, Any]], python: str | None) -> Releases:
     """Return the releases in the tables that this Python (`3.11.9`; None if unknown) may install.
 
-    `rows` is the table `release`. The releases of torch and its companions are always in the matrix. Yanked
-    releases and releases beyond `known_through` are never proposed.
+    `rows` is the table `release`; the releases of torch and its companions come from the matrix. Yanked
+    releases and releases newer than `known_through` are never proposed.
     """
     fit: dict[str, set[str]] = {}
     every: dict[str, set[str]] = {}
@@ -82,7 +83,7 @@ def nearest_first(releases: Sequence[str], name: str, installed: Value | None) -
 
 
 class ReleaseChoices:
-    """Which releases of a package are worth proposing for one problem. Remembers its answers."""
+    """Finds the releases of a package that are worth proposing for one problem, and caches its answers."""
 
     def __init__(self, problem: RemediationProblem, listed: Releases) -> None:
         self.read, self.listed = problem.read, listed
@@ -120,7 +121,7 @@ class ReleaseChoices:
         return tuple(nearest.values())
 
     def for_fix(self, key: str, value: str | int | bool) -> Sequence[Value]:
-        """Return the values to try for one fact of a fix, the one that the fix names first."""
+        """Return the values to try for one fact of a fix; the value that the fix names comes first."""
         first = trial_value(value)
         name = package_name(key)
         if name == key or name not in self.listed.fit or not isinstance(value, str):
@@ -128,11 +129,11 @@ class ReleaseChoices:
         within = self.within(name, value)
         if first in within:
             return (first, *(version for version in within if version != first))
-        # A release older or newer than the tables may exist all the same.
+        # A release that is not in the tables may exist nevertheless.
         return within if first in self.listed.every[name] else (first, *within)
 
     def lowest(self, name: str, bound: str) -> Sequence[str]:
-        """Return the lower bound of a requirement, if it is an upgrade of a package that no table lists."""
+        """Return the lower bound of a requirement if it is an upgrade of a package that no table lists."""
         first = trial_value(bound) if bound and name not in self.listed.every else bound
         if first == bound or not isinstance(first, str):
             return ()
@@ -144,8 +145,8 @@ class ReleaseChoices:
     def accepts(self, package: str, version: Value | None, required: str, other: Value | None) -> bool:
         """Return whether a release's requirements allow that version of another package.
 
-        The requirements come from the tables, else from the metadata of the installed release. A bound that
-        cannot be read, and a package that is not installed, count as allowed.
+        The requirements come from the tables, or else from the metadata of the installed release. An
+        unreadable bound counts as allowed, and so does a package that is not installed.
         """
         key = (package, version, required, other)
         if key not in self._accepted:
@@ -168,7 +169,7 @@ class ReleaseChoices:
         )
 
     def as_measured(self, name: str) -> tuple[str, ...]:
-        """Return a package's release in the good run that shares most with this inventory; () if none."""
+        """Return a package's release in the good run most similar to this inventory; () if there is none."""
         if name not in self._measured:
             self._measured[name] = self._find_as_measured(name)
         return self._measured[name]
@@ -188,7 +189,7 @@ class ReleaseChoices:
 
 
 def _releases_in_fixes(known: Matrix) -> Mapping[str, set[str]]:
-    """Return the releases that fixes name, by package key. For unlisted packages no others are known."""
+    """Return the releases that fixes name, by package key; for unlisted packages, no others are known."""
     found: dict[str, set[str]] = {}
     for rule in known.rules:
         for key, value in (change for fix in rule.fixes for change in fix.set):

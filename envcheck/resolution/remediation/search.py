@@ -1,4 +1,4 @@
-"""The search: look at states by lower bound until the smallest answer is proved or the limit is reached."""
+"""The search: visit states by lower bound until the smallest answer is proved or the limit is reached."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ from envcheck.resolution.remediation.state import InventoryEditor, RemediationSt
 from envcheck.resolution.remediation.ways_out import Neighbourhood
 
 STATES = 200
-"""States judged in one search. At one to three milliseconds each, that is a third of a second."""
+"""Maximum number of states judged in one search. At one to three milliseconds each, that is about a third of
+a second."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RemediationSpace:
-    """What the search works with for one problem; each part has one job."""
+    """The parts with which the search solves one problem."""
 
     problem: RemediationProblem
     editor: InventoryEditor
@@ -68,10 +69,10 @@ class RemediationResult(NamedTuple):
 class SearchLimits:
     """How far a search goes.
 
-    `states` is how many states it may judge before the first answer, and `more` how many it may judge after
-    it, to find a smaller one with as many moves. With `below` only answers with less count: (moves of an
-    administrator, moves). `any_release` also tries releases that no rule's fix lists. `first_answer` takes
-    the first answer, and looks first at the states with the fewest unresolved findings.
+    `states` is the maximum number of states to judge. `more` is the maximum after the first answer, to find a
+    smaller one with as many moves. `below` is a pair (administrator's moves, all moves): only answers with
+    less count. With `any_release`, releases that no rule's fix lists are tried too. With `first_answer`, the
+    states with the fewest unresolved findings come first, and the first answer is returned.
     """
 
     states: int = STATES
@@ -82,11 +83,11 @@ class SearchLimits:
 
 
 class _Frontier:
-    """The states still to be looked at, those with the smallest lower bound first. No state enters twice."""
+    """The states still to be visited, those with the smallest lower bound first. No state is added twice."""
 
     def __init__(self, space: RemediationSpace, limits: SearchLimits) -> None:
         self.space, self.limits = space, limits
-        self._serial = count()  # states with equal bounds leave in the order in which they came
+        self._serial = count()  # states with equal bounds leave in the order in which they were added
         self._queue: list[tuple[tuple[Any, ...], int, tuple[int, int], RemediationState]] = []
         self._seen: set[frozenset[tuple[str, Value]]] = set()
 
@@ -112,7 +113,7 @@ class _Frontier:
 
 
 def search(space: RemediationSpace, goal: frozenset[str], limits: SearchLimits) -> RemediationResult:
-    """Return the cheapest changes after which no rule of `goal` is unresolved and nothing new is broken."""
+    """Return the cheapest changes that resolve every rule of `goal` and break no other rule."""
     judge, cost = space.judge, space.costs.cost
     best: Changes | None = None
     last_state = judge.states + limits.states
@@ -136,8 +137,8 @@ def search(space: RemediationSpace, goal: frozenset[str], limits: SearchLimits) 
 
 
 def smallest_changes(space: RemediationSpace, goal: frozenset[str]) -> RemediationResult:
-    """Return the cheapest changes by the rules' fixes, or by other releases if those need fewer moves."""
-    # With more broken rules a state takes longer to judge, and an exhaustive search is worth less.
+    """Return the cheapest changes by the rules' fixes, or by other releases if that needs fewer moves."""
+    # The more rules are broken, the longer a state takes to judge, and the less a proof is worth.
     states = STATES * 8 // (8 + len(goal))
     more = states // 4
     by_fixes = search(space, goal, SearchLimits(states=states, more=more))
@@ -164,9 +165,9 @@ def smallest_changes(space: RemediationSpace, goal: frozenset[str]) -> Remediati
 def most_findings(
     space: RemediationSpace, findings: Sequence[Finding]
 ) -> tuple[frozenset[str], RemediationResult]:
-    """Add the findings one by one, worst first, while all can be repaired together.
+    """Return the ids of rules that can be repaired together, and the changes that repair them.
 
-    Return the rule ids of those that can, and the changes.
+    The findings are added one by one, worst first. One that cannot be repaired with the others is skipped.
     """
     goal: frozenset[str] = frozenset()
     best = RemediationResult({}, fewest=True, smallest=True)
@@ -179,7 +180,7 @@ def most_findings(
 
 
 def without_needless(space: RemediationSpace, changes: Changes, goal: frozenset[str]) -> Changes:
-    """Return the changes without those that turned out needless; settings of one way out stay together."""
+    """Return the changes without those that turned out unnecessary; settings of one way out stay together."""
     for key, needless in changes.items():
         way_out = (needless.rule.id, needless.place)
         fewer = {

@@ -1,4 +1,4 @@
-"""States of the search: the inventory with some facts changed, and what the judge finds there."""
+"""States of the search: the inventory with some facts changed, and the judge's findings on it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from envcheck.rules.requirements import check_requirements, installed_requiremen
 
 
 class RemediationState(NamedTuple):
-    """The inventory after some changes, and the findings that still have to go."""
+    """The inventory after some changes (`settled`), and the findings that are still unresolved."""
 
     changes: Changes
     settled: Inventory
@@ -32,7 +32,7 @@ class RemediationState(NamedTuple):
 
 
 class InventoryEditor:
-    """Applies changes to the inventory, with all that follows from them."""
+    """Applies changes to the inventory, together with everything that follows from them."""
 
     def __init__(self, read: Inventory, known: Matrix, listed: Releases) -> None:
         self.read, self.known, self.listed = read, known, listed
@@ -56,9 +56,9 @@ class InventoryEditor:
         return derive.derive(read.with_facts(facts), self.known)
 
     def companions(self, changes: Changes) -> dict[str, str]:
-        """Return the installed packages that move because another one does, by key, and their new releases.
+        """Return the new releases, by key, of installed packages that move because another package moves.
 
-        The release is empty if no table names it.
+        A release is empty if no table names it.
         """
         found = {}
         for name, others in self.known.moves_with.items():
@@ -74,10 +74,10 @@ class InventoryEditor:
 
 
 class StateJudge:
-    """Judges states of one problem, and remembers each state that it judged.
+    """Judges states of one problem, and caches each judged state.
 
-    After a change it asks only the rules and requirements that the changed facts concern; the other findings
-    are those of the start.
+    After a change, it evaluates only the rules and requirements that concern the changed facts. The other
+    findings are taken from the start.
     """
 
     def __init__(self, problem: RemediationProblem, editor: InventoryEditor) -> None:
@@ -91,7 +91,7 @@ class StateJudge:
         self._judge_start()
 
     def _index_rules(self) -> None:
-        """Find the numbers of the rules that concern each fact."""
+        """Index the rules by the facts that they concern."""
         rules = (rule for rule in self.problem.known.rules if rule.severity.rank >= self.problem.level.rank)
         self._rules = [*rules, *target_rules(self.problem.target)]
         self._rules_about: dict[str, set[int]] = {}
@@ -100,7 +100,7 @@ class StateJudge:
                 self._rules_about.setdefault(key, set()).add(number)
 
     def _index_requirements(self) -> None:
-        """Find what requirements are unmet at the start, and which packages require each package."""
+        """Find the requirements unmet at the start, and the packages that require each package."""
         self._unmet_at_start = check_requirements(self.start).unmet
         self._requirers: dict[str, set[str]] = {}
         for requirement in installed_requirements(self.start):
@@ -114,13 +114,13 @@ class StateJudge:
         self.rank_before = {finding.rule.id: finding.severity.rank for finding in broken}
         """Rank of the severity of each rule that is broken at the start."""
         self.broken = tuple(finding for finding in broken if self._must_be_repaired(finding))
-        """The findings of the start that have to be repaired."""
+        """The findings at the start that have to be repaired."""
 
     def _must_be_repaired(self, finding: Finding) -> bool:
         level = self.problem.level
         if finding.severity.rank >= level.rank:
             return True
-        # A rule that only some GPUs break is softened in the finding, but not in the rule.
+        # If only some GPUs break a rule, the severity is lowered in the finding but not in the rule.
         return self.problem.strict and (
             finding.rule.severity is level or finding.rule.group == "requires-dist"
         )
@@ -128,7 +128,7 @@ class StateJudge:
     def state(self, changes: Changes, goal: frozenset[str]) -> RemediationState:
         """Return the state after these changes.
 
-        Its unresolved findings are those of the rules in `goal` that remain, and those that the changes add.
+        Its unresolved findings are those of the rules in `goal`, and those that the changes add.
         """
         values = tuple(sorted((key, proposal.value) for key, proposal in changes.items()))
         if values not in self._judged:
@@ -146,7 +146,7 @@ class StateJudge:
         unmet = (
             requirement
             for requirement in self._unmet_after(settled, touched)
-            # An installer adds whatever the packages that it installs lack.
+            # An installer adds the missing requirements of the packages that it installs.
             if not (
                 package_key(requirement.package) in changes
                 and isinstance(settled.fact(package_key(requirement.requires)).reading, Absent)
@@ -161,7 +161,7 @@ class StateJudge:
         return settled, (*unchanged.values(), *judge.judge(settled, concerned).findings, *metadata)
 
     def _unmet_after(self, settled: Inventory, touched: Collection[str]) -> Iterator[Requirement]:
-        """Yield the unmet requirements after a change, and evaluate again only those that it concerns."""
+        """Yield the unmet requirements after a change; only those that it concerns are evaluated again."""
         names = {key.split(".")[1] for key in touched if key.startswith("pkg.")}
         concerned = names.union(*(self._requirers.get(name, ()) for name in names))
         facts = {
@@ -184,7 +184,7 @@ class StateJudge:
                     yield key
 
     def _is_new(self, finding: Finding, changes: Changes) -> bool:
-        """Return whether the changes caused a finding or made it worse, so that it counts against them."""
+        """Return whether the changes caused a finding or made it worse."""
         if finding.verdict is not Verdict.BROKEN:
             return False
         rule = finding.rule

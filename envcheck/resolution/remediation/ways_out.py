@@ -19,7 +19,7 @@ from envcheck.rules.fixes import bind_fix
 from envcheck.rules.requirements import installed_requirements
 
 JUMPS = 3
-"""How many further releases within one bound are tried where the nearest one breaks something else."""
+"""How many further releases within one bound are tried if the nearest one breaks something else."""
 
 
 class WayOutStep(NamedTuple):
@@ -31,14 +31,14 @@ class WayOutStep(NamedTuple):
 
 
 class WayOut(NamedTuple):
-    """The facts that have to change together, and the text of what that costs."""
+    """The facts that have to change together, and the cost of that in words."""
 
     steps: Sequence[WayOutStep]
     cost: str = ""
 
 
 class Neighbourhood:
-    """Finds the states one way out beyond a state."""
+    """Finds the successors of a state: the states to which its ways out lead."""
 
     def __init__(self, judge_: StateJudge, choices: ReleaseChoices) -> None:
         self.judge, self.choices = judge_, choices
@@ -47,7 +47,7 @@ class Neighbourhood:
     def successors(
         self, state: RemediationState, goal: frozenset[str], *, any_release: bool
     ) -> Iterator[RemediationState]:
-        """Yield the states one way out further; with `any_release`, also those that no rule's fix lists."""
+        """Yield the successors of a state; with `any_release`, also those with releases that no fix lists."""
         for finding in state.unresolved:
             for place, way_out in enumerate(self.ways_out(finding, state)):
                 yield from self._follow(state, finding.rule, way_out, place, goal)
@@ -56,7 +56,7 @@ class Neighbourhood:
                     proposal = Proposal(version, "", finding.rule, "", len(finding.rule.fixes))
                     yield self.judge.state({**state.changes, key: proposal}, goal)
 
-    # --- which ways out there are
+    # --- the ways out of a finding
 
     def ways_out(self, finding: Finding, state: RemediationState) -> Iterator[WayOut]:
         """Yield the ways out of a finding, in the order of its rule."""
@@ -109,7 +109,10 @@ class Neighbourhood:
                 yield WayOutStep(package_key(package), (version,))
 
     def _for_code(self, finding: Finding, state: RemediationState) -> Iterator[WayOutStep]:
-        """Yield ways out of two packages whose code does not fit: other releases of the asked, the asking."""
+        """Yield ways out if the code of two packages does not fit: other releases of either package.
+
+        The package that lacks something comes before the one that uses it.
+        """
         _, package, partner, *_ = finding.rule.id.split(":")
         for name in (partner, package):
             satisfying = partial(self._satisfies, finding, package_key(name), state)
@@ -117,7 +120,7 @@ class Neighbourhood:
                 yield WayOutStep(package_key(name), (version,))
 
     def _for_target(self, rule: Rule) -> Iterator[WayOutStep]:
-        """Yield what a target asks for: a package (as it was measured, then the newest) or a setting."""
+        """Yield what a target asks for: a setting, or a package (the measured release, then the newest)."""
         clause = rule.when[0][0]
         test = clause.any_of[0][0]
         name = package_name(clause.key)
@@ -130,7 +133,7 @@ class Neighbourhood:
                 yield WayOutStep(clause.key, values)
 
     def _other_releases(self, finding: Finding, state: RemediationState) -> Iterator[tuple[str, str]]:
-        """For each package in the rule, yield the nearest release of each size that satisfies the rule."""
+        """Yield the nearest release of each move size that satisfies the rule, for each of its packages."""
         for key in sorted(keys_in(finding.rule)):
             name = package_name(key)
             if self.read.known(key) is None or name not in self.listed.fit:
@@ -147,7 +150,7 @@ class Neighbourhood:
     def _follow(
         self, state: RemediationState, rule: Rule, way_out: WayOut, place: int, goal: frozenset[str]
     ) -> Iterator[RemediationState]:
-        """Yield the state after a way out's first values, and further ones where those break something."""
+        """Yield the state after a way out with its first values; if they break something, also later ones."""
         steps = way_out.steps
         pick = 0
         for jumps in range(JUMPS + 1):
@@ -168,12 +171,15 @@ class Neighbourhood:
     def _changes_after(
         self, state: RemediationState, rule: Rule, way_out: WayOut, place: int, pick: int
     ) -> Changes | None:
-        """Return the changes after a way out with the values at `pick`; None if it would change nothing."""
+        """Return the changes after a way out with the values at `pick`.
+
+        None if it would change nothing, or would undo an earlier change.
+        """
         changes = dict(state.changes)
         for key, values, bound in way_out.steps:
             value = values[min(pick, len(values) - 1)]
             if key in changes and value == self.read.known(key):
-                return None  # that would undo an earlier change
+                return None  # it would undo an earlier change
             if not _satisfied(state.settled, key, value, bound):
                 changes[key] = Proposal(value, bound, rule, way_out.cost, place)
         return changes if changes != state.changes else None
@@ -181,7 +187,7 @@ class Neighbourhood:
     def _breaks_one(
         self, findings: Sequence[Finding], key: str, value: Value, state: RemediationState
     ) -> bool:
-        """Return whether a release breaks one of the findings' rules, by its version and metadata alone."""
+        """Return whether a release breaks a rule of the findings, by its version and metadata alone."""
         trial = state.settled.with_facts([Fact(key, Known(value))])
         return any(self._breaks(finding.rule, package_name(key), trial) for finding in findings)
 
@@ -196,7 +202,7 @@ class Neighbourhood:
 
 
 def conflicting_packages(rule: Rule) -> tuple[str, str]:
-    """Return the requiring and the required package of a rule from metadata."""
+    """Return the requiring and the required package of a rule that stands for a metadata requirement."""
     _, package, required = rule.id.split(":")
     return package, required
 

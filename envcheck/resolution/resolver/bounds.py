@@ -1,4 +1,4 @@
-"""The judge's verdicts on single releases, as bounds that an installer understands."""
+"""The verdicts on single releases, as version bounds for an installer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ def judges_bounds(problem: SearchProblem) -> Iterator[str]:
     """Yield a constraint for each package, such as `torch>=2.2,<=2.10.0,!=2.5.0`: what may be chosen.
 
     A release is left out if it may not be chosen at all, or if a rule refuses it here whatever else is
-    chosen. Of dependencies, only what a rule refuses is left out: an installer knows the rest.
+    chosen. Of a dependency, only releases that a rule refuses are left out, because the installer checks the
+    rest.
     """
     wanted = wanted_packages(problem)
     for name in dict.fromkeys((*wanted, *problem.dependencies)):
@@ -40,7 +41,10 @@ def _not_refused_alone(problem: SearchProblem, name: str, offered: Sequence[Rele
 
 
 def _bound(allowed: frozenset[str], every: Sequence[str]) -> str:
-    """Return the bound that leaves these of all releases, oldest first; empty if it would leave none."""
+    """Return the bound that admits only the allowed releases; empty if none is allowed.
+
+    `every` has all releases, oldest first.
+    """
     if not allowed:
         return ""
     places = [place for place, version in enumerate(every) if version in allowed]

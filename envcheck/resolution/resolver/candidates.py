@@ -1,4 +1,4 @@
-"""The releases and values from which the search chooses, and what excludes the others without a judge."""
+"""The releases and values from which the search chooses, and the reasons that exclude others beforehand."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from envcheck.resolution.resolver.refusing_rules import refusing_rules
 
 
 def wanted_packages(problem: SearchProblem, without: Container[Reason] = ()) -> tuple[str, ...]:
-    """Return the packages to search versions for: required ones that the tables list, then the target's.
+    """Return the packages whose versions are searched: the user's that the tables list, then the target's.
 
-    The first package gets the newest release that something fits: who asks for a package wants it as new as
-    can be, while the target's packages serve it.
+    The first package gets the newest release for which the others have a fitting one. The user's packages
+    come first because a user wants the named package as new as possible; the target's packages only have to
+    fit it.
     """
     required = required_packages(problem)
     names = dict.fromkeys((*required, *problem.target.packages))
@@ -23,14 +24,14 @@ def wanted_packages(problem: SearchProblem, without: Container[Reason] = ()) -> 
 
 
 def required_packages(problem: SearchProblem) -> tuple[str, ...]:
-    """Return the packages that the user requires besides the target's, as far as the tables list them."""
+    """Return the packages that the user requires besides the target's; only those that the tables list."""
     listed = {release.package for release in problem.releases}
     names = dict.fromkeys(each.package for each in problem.requirements if each.wanted)
     return tuple(name for name in names if name in listed and name not in problem.target.packages)
 
 
 def built(problem: SearchProblem, chosen: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the packages that are built on installation: the target's, and chosen ones without wheels."""
+    """Return the packages built on installation: those the target builds, and chosen ones without wheels."""
     sdists = {(release.package, release.version) for release in problem.releases if release.sdist}
     without_wheels = (name for name, version in chosen.items() if (name, version) in sdists)
     return tuple(dict.fromkeys((*problem.target.build, *without_wheels)))
@@ -60,7 +61,7 @@ def candidates(
 
 
 def _exclusions(problem: SearchProblem, release: Release) -> Iterator[Reason]:
-    """Yield every reason against a release that needs no judge."""
+    """Yield every reason against a release that can be found without judging rules."""
     through = problem.known.known_through.get(release.package)
     if release.yanked:
         yield "yanked", release.package
@@ -87,7 +88,7 @@ def _exclusions(problem: SearchProblem, release: Release) -> Iterator[Reason]:
 
 
 def _names_pre_release(requirement: UserRequirement) -> bool:
-    """Return whether a requirement names a pre-release; without that, pre-releases are not taken."""
+    """Return whether a requirement names a pre-release; otherwise, pre-releases are not used."""
     try:
         bounds = versions.parse_specifier(requirement.specifier)
     except ValueError:
@@ -100,7 +101,7 @@ def _names_pre_release(requirement: UserRequirement) -> bool:
 
 
 def _allows(requirement: UserRequirement, version: str) -> bool:
-    """Return whether a requirement allows a version; `packaging` decides what our comparator leaves open."""
+    """Return whether a requirement allows a version; `packaging` decides if our comparison cannot."""
     answer = versions.satisfies(version, requirement.specifier, unknown=Tri.YES)
     if answer is not Tri.MAYBE:
         return answer is Tri.YES
@@ -117,15 +118,15 @@ def admits(release: Release, python: str) -> bool:
         bounds = versions.parse_specifier(release.requires_python)
     except ValueError:
         return True
-    # `>=3.11.4` admits 3.11: a lock is for the minor version, and the installer checks the patch.
+    # `>=3.11.4` admits 3.11: a lock is for the minor version, and the installer checks the patch version.
     return any(versions.satisfies_all(f"{python}.{patch}", bounds) is not Tri.NO for patch in (0, 99))
 
 
 def with_variants(problem: SearchProblem, only: Container[str] | None = None) -> SearchProblem:
-    """Return the problem with torch's builds for other CUDA versions in place of those of a plain install.
+    """Return the problem with torch's builds for other CUDA versions instead of those of a plain install.
 
-    Such a build is `2.7.1+cu118`, and each CUDA has its own index; `only` are the versions for which an index
-    is known. The tables list builds for x86_64 only, so other architectures get none.
+    Such a build is `2.7.1+cu118`. Each CUDA version has its own index; `only` has the torch versions for
+    which an index is known. The tables list builds for x86_64 only, so other architectures get none.
     """
     plain = {release.version: release for release in problem.releases if release.package == "torch"}
     variants: list[Release] = []
@@ -149,7 +150,7 @@ def free_values(
 ) -> dict[str, tuple[Value, ...]]:
     """Return the values that free training facts may take: those that rules' fixes set, in their order.
 
-    With `reluctant`, such a fix counts only if the rule lists no earlier fix that some release could satisfy.
+    With `reluctant`, such a fix counts only if the rule lists no earlier fix that offered releases satisfy.
     """
     offered = {
         name: [release.version for release in candidates(problem, name, without)[0]]
@@ -176,5 +177,5 @@ def _reachable(fix: Fix, offered: Mapping[str, Sequence[str]]) -> bool:
 
 
 def surely_satisfies(version: str, bound: Value) -> bool:
-    """Return whether a version satisfies a bound; False for a bound with a fact (`=={gpu.torch_last}`)."""
+    """Return whether a version satisfies a bound; False if the bound names a fact (`=={gpu.torch_last}`)."""
     return versions.satisfies(version, str(bound), unknown=Tri.NO) is Tri.YES

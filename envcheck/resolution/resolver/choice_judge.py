@@ -1,4 +1,4 @@
-"""The judge of partial choices: what refuses a value that joins a choice. Each question is judged once."""
+"""The judge of partial choices: what refuses a value that is added to a choice. Verdicts are cached."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ from envcheck.rules.requirements import installed_requirements
 Choice = Mapping[str, Value | None]
 """Chosen values by variable: a package's version, or the value of a free training fact.
 
-None is a dependency that no chosen release requires, or a training fact that stays as it is.
+None means a dependency that no chosen release requires, or a training fact that stays as it is.
 """
 
 
 class Refusal(NamedTuple):
-    """Why a value cannot join a choice: the reasons, the variables concerned, and fixes by variable."""
+    """Why a value cannot be added to a choice: the reasons, the variables concerned, fixes by variable."""
 
     reasons: tuple[Reason, ...]
     concerns: frozenset[str]
@@ -48,13 +48,13 @@ class Refusal(NamedTuple):
 
 
 class _VersionClasses:
-    """Groups the versions of a package that no clause distinguishes, so that one is judged for all."""
+    """Groups the versions of a package that no clause distinguishes, so that each group is judged once."""
 
     def __init__(self, rules: Sequence[Rule], problem: SearchProblem, order: Sequence[str]) -> None:
         tables = [table for rule in rules for table in (*rule.when, rule.require)]
         tables += [default.when for default in problem.known.defaults]
         found: dict[str, list[Clause]] = {}
-        indivisible = {"torch"}  # its builds are looked up by the exact release
+        indivisible = {"torch"}  # not grouped, because its builds are looked up by the exact release
         for clause in (clause for table in tables for clause in table):
             keys = (clause.key, *clauses.referenced_keys(clause))
             names = [key.split(".")[1] for key in keys if family(key) == "pkg"]
@@ -65,7 +65,7 @@ class _VersionClasses:
         self._classes: dict[tuple[str, Value | None], Any] = {}
 
     def class_of(self, name: str, value: Value | None) -> Any:
-        """Return a key that is equal for versions that no clause distinguishes; else the value itself."""
+        """Return a key shared by versions that no clause distinguishes, or a value that is not grouped."""
         if name not in self._tests or family(name) == "train" or value is None:
             return value
         if (name, value) not in self._classes:
@@ -75,11 +75,11 @@ class _VersionClasses:
 
 
 class ChoiceJudge:
-    """Judges parts of a choice for one problem, and remembers each answer.
+    """Judges partial choices for one problem, and caches each verdict.
 
-    `order` lists the variables: packages, and the keys of free training facts. A partial choice holds the
-    first few of them. `requires` are the metadata lines of each offered release. `broken` is a rule that the
-    machine alone breaks, whatever is chosen.
+    `order` lists the variables: packages, and the keys of free training facts. A partial choice has values
+    for the first few of them. `requires` has the metadata lines of each offered release. `broken` is a rule
+    that is broken whatever is chosen, or None.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class ChoiceJudge:
                 self._rules.setdefault(name, []).append((rule, ordered))
 
     def _may_match(self, table: When, machine: Inventory) -> bool:
-        """Return whether some choice could make a table match: what no choice changes must match already."""
+        """Return whether any choice can make a table match; clauses that no choice affects must match now."""
         devices: tuple[int | None, ...] = machine.visible_devices() or (None,)
         return all(self._clause_may_match(clause, machine, devices) for clause in table)
 
@@ -119,13 +119,13 @@ class ChoiceJudge:
         fixed = [key for key in keys if not depends_on_any(key, self.order, self.problem.known)]
         if len(fixed) == len(keys):
             return any(clauses.evaluate(clause, machine, device) is Tri.YES for device in devices)
-        # A comparison with a fact that is unknown now stays undecided whatever is chosen.
+        # A comparison with an unknown fact that no choice affects stays undecided.
         return all(any(machine.known(key, device) is not None for device in devices) for key in fixed)
 
     # --- inventories
 
     def inventory(self, chosen: Choice) -> Inventory:
-        """Return the inventory of a partial choice; a free fact not chosen yet is unknown, not a default."""
+        """Return the inventory of a partial choice; a free fact not chosen is unknown, not the default."""
         deciding = {name: chosen[name] for name in self._deriving if name in chosen}
         key = tuple(self._classes.class_of(name, value) for name, value in deciding.items())
         settled = self._inventories.get(key)
@@ -154,7 +154,7 @@ class ChoiceJudge:
     # --- refusals
 
     def refusals(self, name: str, chosen: Choice) -> Iterator[Refusal]:
-        """Yield what refuses a choice because of the variable that was added last."""
+        """Yield what refuses a choice because of `name`, the variable that was added last."""
         for rule, ordered in self._rules.get(name, ()):
             classes = (self._classes.class_of(other, chosen[other]) for other in ordered if other in chosen)
             key = (rule.id, *classes)
@@ -179,7 +179,7 @@ class ChoiceJudge:
         return None
 
     def _refused_by_metadata(self, name: str, chosen: Choice) -> Iterator[Refusal]:
-        """Yield the unmet requirements between the new variable and another chosen package."""
+        """Yield a refusal for each unmet requirement between the new variable and another chosen package."""
         for package, version in chosen.items():
             for requirement in self._required(package, str(version)):
                 if name not in (package, requirement.requires) or requirement.requires not in chosen:
@@ -196,14 +196,14 @@ class ChoiceJudge:
     def meeting_requirements(
         self, name: str, chosen: Choice
     ) -> Iterator[tuple[str, frozenset[Value | None]]]:
-        """Yield each chosen package that requires another, and the releases of that one that meet it."""
+        """Yield each chosen package that requires `name`, and the releases of `name` that it accepts."""
         for package, version in chosen.items():
             bounds = self._bounds_on(name, package, str(version))
             if bounds and ("metadata", package, name) not in self.without:
                 yield package, self._meeting(name, tuple(bounds))
 
     def _refused_by_want(self, name: str, chosen: Choice) -> Iterator[Refusal]:
-        """Yield a package not chosen yet of which no release meets what the chosen ones require together."""
+        """Yield a refusal for each package not yet chosen of which the chosen packages accept no release."""
         for wanted in dict.fromkeys(each.requires for each in self._required(name, str(chosen[name]))):
             if wanted in chosen:
                 continue
@@ -217,7 +217,7 @@ class ChoiceJudge:
                 continue
             blamed = [name]
             left = meeting.pop(name)
-            while left:  # the chosen release that leaves the fewest is to blame first
+            while left:  # blame the most restrictive of the chosen releases first
                 package = min(meeting, key=lambda each: len(left & meeting[each]))
                 left &= meeting.pop(package)
                 blamed.append(package)
@@ -240,7 +240,7 @@ class ChoiceJudge:
         return self._met[key]
 
     def _required(self, package: str, version: str) -> list[Requirement]:
-        """Return what a release requires of other packages of the search."""
+        """Return the requirements of a release on other packages of the search."""
         if (package, version) not in self._requirements:
             lines = self.requires.get((package, version), ())
             alone = Fact(package_key(package, "requires"), Known(lines), "metadata")
@@ -269,7 +269,7 @@ class ChoiceJudge:
 
 
 def _fixes(finding: Finding, inventory: Inventory, order: Sequence[str]) -> Iterator[tuple[str, Value]]:
-    """Yield the rule's fixes that set just one package of the search, in order, with facts filled in."""
+    """Yield the rule's fixes that set exactly one package of the search, in order, with facts filled in."""
     for fix in finding.rule.fixes:
         bound = bind_fix(fix, inventory, judge.device_of(finding))
         if bound is not None and len(bound.set) == 1:

@@ -26,7 +26,7 @@ def objections(
     the closure that were searched.
     """
     inventory = _inventory(problem, pins, changed)
-    # That nothing is missing is the backend's answer, from the metadata that its index serves.
+    # Missing packages are ignored: the backend made the lock complete by the metadata that its index serves.
     unmet = [each for each in check_requirements(inventory).unmet if each.requires in pins]
     requirements = requirement_rules(unmet)
     refusing = refusing_rules(problem)

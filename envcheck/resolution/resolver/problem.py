@@ -1,4 +1,4 @@
-"""What a search for a lock is given, and what it answers."""
+"""The input of a search for a lock, and its answer."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from envcheck.core.rules import Matrix, Target, UserRequirement
 
 
 class Release(NamedTuple):
-    """A release of a package, as far as choosing it is concerned.
+    """What the search needs to know about a release of a package.
 
-    `requires` holds lines such as `torch>=2.4`. `pythons` lists the Pythons for which it has wheels, where
-    that is known; else `requires_python` is the range in its metadata. `date` is ISO. `sdist` means that
-    there are no wheels, so that the package is built on installation. `no_wheel` says why none of its wheels
-    fits the platform; empty if one does, or if nothing is known of them.
+    `requires` holds lines such as `torch>=2.4`. `pythons` lists the Pythons for which it has wheels, if that
+    is known; otherwise `requires_python` is the range in its metadata. `date` is an ISO date. `sdist` means
+    that there are no wheels, so that the package is built on installation. `no_wheel` says why none of its
+    wheels fits the platform; it is empty if one does, or if nothing is known about them.
     """
 
     package: str
@@ -30,12 +30,13 @@ class Release(NamedTuple):
 
 
 class Objection(NamedTuple):
-    """A rule that a completed lock broke, with the versions of the stack and of the packages a backend added.
+    """A rule that a completed lock breaks, with the versions of the stack and of packages a backend added.
 
-    If `wide`, the search judges the rule with the added packages assumed (an empty version means not
-    installed), and so refuses every stack that the rule would break. Otherwise it refuses only stacks with
-    these very versions. `message` is the rule's title, for people. `bounds` are what the rule's own fix
-    requires of the added packages (`numpy==1.26.4`), `alternatives` what each of its fixes requires of one.
+    If `wide`, the search judges the rule as if the added packages were installed (an empty version means not
+    installed), and so refuses every stack that breaks the rule with them. Otherwise, it refuses only stacks
+    with exactly these versions. `message` is the rule's title. `bounds` has the constraints of the rule's
+    first fix that changes only added packages (`numpy==1.26.4`). `alternatives` has a constraint for each of
+    the rule's fixes that changes one package.
     """
 
     rule: str
@@ -48,11 +49,11 @@ class Objection(NamedTuple):
 
 
 class SearchProblem(NamedTuple):
-    """What to choose for: the knowledge, the target, the machine's facts, and every further constraint.
+    """The input of a search: the knowledge, the target, the machine's facts, and all further constraints.
 
-    `until` is an ISO date; releases after it are not taken. `until_by` names the option that gave the date.
-    `dependencies` are packages that the wished ones bring along, each after those that require it. The search
-    chooses a release of such a package only if a chosen release requires one.
+    `until` is an ISO date; releases after it are not used. `until_by` names the option that gave the date.
+    `dependencies` are packages that other packages of the search require, each after those that require it.
+    The search chooses a release of a dependency only if a chosen release requires it.
     """
 
     known: Matrix
@@ -75,11 +76,11 @@ problem's tuples."""
 
 
 class Answer(NamedTuple):
-    """What a search found: versions by package, and the training facts it changed; or why there are none.
+    """The answer of a search: versions by package, and the training facts it changed; or why there are none.
 
-    `brought` holds the versions of dependencies. Where nothing fits, `versions` is None and `reasons` holds
-    everything that refused something: enough to refuse all choices, though not the least that would. `nodes`
-    is the number of choices judged. `measured` means that the combination was run and trained.
+    `brought` has the versions of dependencies. If nothing fits, `versions` is None and `reasons` has
+    everything that refused a choice: enough to refuse all choices, but not a minimal set. `nodes` is the
+    number of choices judged. `measured` means that the combination was run and trained.
     """
 
     versions: Mapping[str, str] | None

@@ -32,17 +32,17 @@ _CUDA_FOR_GPU = Rule(
     sources=(Source("envcheck pin", "target", ""),),
     group="pin",
 )
-"""A lock for a machine with a GPU holds a torch that uses it. doctor only warns of a torch that does not."""
+"""A lock for a machine with a GPU needs a torch that can use it. `doctor` only warns of one that cannot."""
 
 
 def refusing_rules(problem: SearchProblem) -> list[Rule]:
-    """Return the rules that may refuse a choice: those at error level, and that a GPU needs a CUDA build."""
+    """Return the rules that may refuse a choice: those at error level, and the one that a GPU needs CUDA."""
     errors = [rule for rule in problem.known.rules if rule.severity is Severity.ERROR]
     return [*errors, _CUDA_FOR_GPU]
 
 
 def reason_of(rule: Rule) -> Reason:
-    """Return the reason that stands for a rule; for a rule from metadata, it names the two packages."""
+    """Return the reason for a refusal by a rule; for a rule from metadata, it names the two packages."""
     if rule.group == "requires-dist":
         return ("metadata", *rule.id.split(":")[1:])
     return "rule", rule.id
@@ -54,7 +54,7 @@ def reason_of(rule: Rule) -> Reason:
 def scope(rule: Rule, known: Matrix) -> frozenset[str]:
     """Return the packages and training facts that may decide a rule.
 
-    Too many would only cost time; too few would make the search wrong.
+    A superset would only cost time, but a missing one would make the search wrong.
     """
     return frozenset(name for key in _keys_in(rule) for name in _depends_on(key, known))
 

@@ -1,4 +1,4 @@
-"""The search itself: depth first, with learnt conflicts and jumps to what a broken rule's fixes name."""
+"""The search itself: depth-first, with learnt conflicts, and trying first what a broken rule's fixes name."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from envcheck.resolution.resolver.problem import Answer, Reason, SearchProblem
 from envcheck.resolution.resolver.refusing_rules import reason_of
 
 NODES = 20_000
-"""Choices judged before the search gives up: a few seconds at 0.2 ms each. The tables need hundreds."""
+"""Maximum number of choices judged: a few seconds at 0.2 ms each. Typical searches need hundreds."""
 
 _Domains = Mapping[str, Sequence[Value | None]]
 _Measured = Mapping[str, str]
@@ -31,7 +31,7 @@ def solve(problem: SearchProblem, without: Container[Reason] = ()) -> Answer:
     """Return the first choice that nothing refuses, as if the reasons in `without` did not exist.
 
     Raises:
-        NoSolutionError: the search gave up, so it is open whether there is such a choice.
+        NoSolutionError: the search gave up, so such a choice may still exist.
     """
     offer = _collect_offer(problem, without)
     if offer.missing is not None:
@@ -44,7 +44,8 @@ def solve(problem: SearchProblem, without: Container[Reason] = ()) -> Answer:
             return Answer(None, {}, frozenset({reason_of(judge.broken)}), nodes)
         newest: Choice | None = None
         if offer.required:
-            # What the user asked for is not older only because the rest was measured together.
+            # Find the newest releases of the user's packages first and fix them, so that a measured
+            # combination cannot make them older.
             run = _SearchRun(judge, _domains(problem, offer, {}, free))
             newest, nodes = run.solution(), nodes + run.nodes
             reasons |= run.reasons
@@ -81,8 +82,8 @@ def _answer(problem: SearchProblem, found: Choice, nodes: int, *, measured: bool
 class _Offer(NamedTuple):
     """The versions of each wanted package, newest first, what each requires, and what excluded the others.
 
-    `brought` are the versions of dependencies, and `required` the packages that the user requires besides the
-    target's. `missing` holds the reasons why some package has no version at all.
+    `brought` has the versions of dependencies, and `required` the packages that the user requires besides the
+    target's. If a package has no version at all, `missing` has the reasons.
     """
 
     releases: Mapping[str, Sequence[str]]
@@ -122,7 +123,10 @@ def _collect_offer(problem: SearchProblem, without: Container[Reason]) -> _Offer
 def _free_domains(
     problem: SearchProblem, without: Container[Reason]
 ) -> Iterator[Mapping[str, Sequence[Value]]]:
-    """Yield the values of free facts that only they can help with, then all values, if those are more."""
+    """Yield the values of free facts for rules that no release satisfies, then all values.
+
+    The second item is left out if it is equal to the first.
+    """
     reluctant = free_values(problem, reluctant=True, without=without)
     yield reluctant
     every = free_values(problem, reluctant=False, without=without)
@@ -133,7 +137,7 @@ def _free_domains(
 def _domains(
     problem: SearchProblem, offer: _Offer, pkg: _Measured, free: Mapping[str, Sequence[Value]]
 ) -> _Domains:
-    """Return the values to try by variable: a fixed release of a target's or a required package, else all."""
+    """Return the values to try by variable; target and required packages that `pkg` names are fixed to it."""
     fixed = {name for name in pkg if name in problem.target.packages or name in offer.required}
     domains: dict[str, Sequence[Value | None]] = {
         name: [pkg[name]] if name in fixed else releases for name, releases in offer.releases.items()
@@ -143,7 +147,10 @@ def _domains(
 
 
 def _measured_good(problem: SearchProblem) -> list[_Measured]:
-    """Return the combinations that trained as the target says, newest first by its packages in turn."""
+    """Return the combinations that trained with the target's settings, newest first.
+
+    They are compared by the versions of the target's packages, in the target's order.
+    """
     target = problem.target
     found = [
         cell.pkg
@@ -163,7 +170,7 @@ def _measured_good(problem: SearchProblem) -> list[_Measured]:
 
 
 def _is_offered(pkg: _Measured, target: Target, offered: Mapping[str, Sequence[str]]) -> bool:
-    """Return whether a measured combination names an offered release of each of the target's packages."""
+    """Return whether a measured combination has an offered release of each searched package of the target."""
     return all(pkg.get(name) in offered.get(name, ()) for name in target.packages if name in offered)
 
 
@@ -173,9 +180,9 @@ def _is_offered(pkg: _Measured, target: Target, offered: Mapping[str, Sequence[s
 class _SearchRun:
     """One depth-first run over given domains.
 
-    `reasons` collects all that refused something, and `nodes` counts the choices judged. `_conflicts` are
-    sets of values that turned out impossible together, by the last variable in each. `_hints` are bounds that
-    a refusal of the best value of another variable named.
+    `reasons` collects everything that refused a choice, and `nodes` counts the choices judged. `_conflicts`
+    has sets of values that turned out incompatible, by the last variable of each set. `_hints` has bounds, by
+    variable, from fixes for the refused best value of another variable.
     """
 
     def __init__(self, judge: ChoiceJudge, domains: _Domains) -> None:
@@ -186,12 +193,16 @@ class _SearchRun:
         self._hints: dict[str, list[Value]] = {}
 
     def solution(self) -> dict[str, Value | None] | None:
-        """Return the first whole choice that nothing refuses, or None."""
+        """Return the first complete choice that nothing refuses, or None."""
         found = self.extend({})
         return found if isinstance(found, dict) else None
 
     def extend(self, chosen: dict[str, Value | None]) -> dict[str, Value | None] | frozenset[str]:
-        """Return a whole choice that extends this one, or the variables whose values make that impossible."""
+        """Return a complete choice that extends this one, or the variables whose values make that impossible.
+
+        Raises:
+            NoSolutionError: the search gave up after `NODES` choices.
+        """
         order = self.judge.order
         if len(chosen) == len(order):
             return chosen
@@ -218,7 +229,7 @@ class _SearchRun:
         return frozenset(blame)
 
     def _left_by_metadata(self, name: str, chosen: Choice) -> tuple[list[Value | None], set[str]]:
-        """Return the values that chosen releases' requirements leave, and the packages that refuse any."""
+        """Return the values that chosen releases' requirements admit, and the packages that refuse others."""
         left, blame = list(self.domains[name]), set[str]()
         for package, meeting in self.judge.meeting_requirements(name, chosen):
             kept = [value for value in left if value in meeting]
@@ -229,7 +240,7 @@ class _SearchRun:
         return left, blame
 
     def _refusal(self, name: str, chosen: Choice) -> Refusal | None:
-        """Return what refuses the value added last and concerns fewest variables; None if nothing does."""
+        """Return the refusal of the last added value that concerns the fewest variables, or None."""
         for conflict, concerns in self._conflicts.get(name, ()):
             if all(chosen[other] == value for other, value in conflict.items()):
                 return Refusal((), concerns)
@@ -237,7 +248,7 @@ class _SearchRun:
         return min(refusals, key=lambda refusal: len(refusal.concerns), default=None)
 
     def _learn(self, chosen: Choice, blame: set[str]) -> None:
-        """Refuse the values to blame together from now on, wherever they meet again."""
+        """Record the blamed values as a conflict, so that they are refused whenever they occur together."""
         if blame:
             last = max(blame, key=self.judge.order.index)
             conflict = {name: chosen[name] for name in blame}
@@ -246,10 +257,10 @@ class _SearchRun:
     def _reorder(
         self, refusal: Refusal, name: str, left: list[Value | None], *, best: bool
     ) -> list[Value | None]:
-        """Return what is left to try after a refusal, in the order that its fixes suggest.
+        """Return the values left to try after a refusal, in the order that its fixes suggest.
 
-        If the refused value was the best, keep fixes of other variables as hints for when the search returns
-        there.
+        If the refused value was the best one and its fixes are for other variables, store them as hints for
+        when the search returns to those.
         """
         self.reasons.update(refusal.reasons)
         fixes = dict(reversed(refusal.fixes))  # the first fix of a package is the one that counts
@@ -260,7 +271,7 @@ class _SearchRun:
 
 
 def _named_first(left: list[Value | None], bounds: Sequence[Value]) -> list[Value | None]:
-    """Return what is left to try, with the values that satisfy a bound first; no value is dropped."""
+    """Return all values left to try, with those that satisfy a bound first."""
 
     def named(value: Value | None) -> bool:
         return value is not None and any(surely_satisfies(str(value), bound) for bound in bounds)

@@ -1,4 +1,4 @@
-"""Read which releases an index really offers: the tables know what was published, a mirror may lack it."""
+"""Read which releases an index really offers: a mirror may lack releases that the tables list."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from envcheck.resolver_backends.index.connection import NoProjectError
 from envcheck.resolver_backends.index.reader import IndexReader
 
 PAGES_S = 60.0
-"""Seconds for the pages of a handful of packages."""
+"""Maximum seconds to read the pages of a few packages."""
 
 
 class Offer(NamedTuple):
     """The releases of a package that have a usable file on the index, and the yanked ones among them.
 
-    `source_only` are those that have a source distribution and no wheel for the Python and platform.
+    `source_only` has the releases with a source distribution but no usable file.
     """
 
     usable: frozenset[Version]
@@ -30,9 +30,10 @@ class Offer(NamedTuple):
 
 
 def offers(host: Host, request: CompletionRequest, also: Iterable[str] = ()) -> dict[str, Offer]:
-    """Return what the index offers of pinned packages and of others, for the Python, platform and day.
+    """Return what the index offers of the pinned packages and of those in `also`, by package.
 
-    Packages whose wheel is given are left out.
+    Only files for the Python, platform and day of the request count. Packages whose wheel is given are left
+    out.
 
     Raises:
         ExamineError: the index cannot be read.
@@ -67,7 +68,7 @@ def _offer(reader: IndexReader, request: CompletionRequest, name: str) -> Offer:
 
 
 def describe_offer(offer: Offer) -> str:
-    """Return in words what can be installed of an offer."""
+    """Return in words which releases of an offer can be installed."""
     newest = max(offer.usable - offer.yanked, default=None)
     if newest is None:
         return "all of its releases were withdrawn" if offer.yanked else "none of its files can be used"

@@ -23,15 +23,15 @@ from envcheck.resolver_backends.index.redaction import one_line, redact
 from envcheck.resolver_backends.index.settings import Index
 
 _ANSWER_S = 30.0
-"""Maximum seconds to wait for the server at a time."""
+"""Maximum seconds to wait for the server in one operation."""
 
 
 class NoProjectError(ExamineError):
-    """The index was reached and does not have the project."""
+    """The index responded, but it does not have the project."""
 
 
 class NoRangesError(ExamineError):
-    """The index serves files only as a whole."""
+    """The index does not support range requests."""
 
     def __init__(self) -> None:
         super().__init__("the index serves no parts of files (HTTP ranges)")
@@ -59,13 +59,18 @@ class IndexConnection:
             return address, body, response.headers.get("Content-Type", "")
 
     def fetch(self, url: str, limit: int, part: tuple[int, int] | None = None) -> tuple[bytes, str]:
-        """Return a file or a part of it, as `IndexReader.fetch` describes. Raises ExamineError."""
+        """Return a file or a part of it, as `IndexReader.fetch` describes.
+
+        Raises:
+            NoRangesError: the server does not serve parts of files.
+            ExamineError: the file cannot be read, is too slow, or is too large.
+        """
         name = urlsplit(url).path.rpartition("/")[2]
         request = self._request(url)
         if part is not None:
             first, last = part
             request.add_header("Range", f"bytes={first}-{last}" if first >= 0 else f"bytes={first}")
-        request.add_header("Accept-Encoding", "identity")  # else the range would be one of compressed bytes
+        request.add_header("Accept-Encoding", "identity")  # otherwise the range may count compressed bytes
         with self._response(request, name) as response:
             content_range = response.headers.get("Content-Range") or ""
             if part is not None and not content_range:  # the server sends the whole file, hundreds of MiB
@@ -90,13 +95,13 @@ class IndexConnection:
         login, _, netloc = index.netloc.rpartition("@")
         if login and (target.scheme, target.netloc) == (index.scheme, netloc):
             token = base64.b64encode(unquote(login if ":" in login else f"{login}:").encode()).decode()
-            # Not sent along a redirect: the login is for this host alone.
+            # An unredirected header is not sent after a redirect, because the login is only for this host.
             request.add_unredirected_header("Authorization", f"Basic {token}")
         return request
 
     @contextmanager
     def _response(self, request: urllib.request.Request, name: str) -> Iterator[Any]:
-        """Open a request; errors of the connection become ExamineError, without the address."""
+        """Yield the response to a request; connection errors become ExamineError without the address."""
         try:
             with _opener(self.index.cert).open(request, timeout=self._seconds_left(name)) as response:
                 yield response
@@ -117,7 +122,7 @@ class IndexConnection:
     def _body(self, response: Any, name: str, limit: int) -> bytes:
         chunks: list[bytes] = []
         size = 0
-        # read1 returns what has arrived: inside one long read, a slow answer would outlive the deadline.
+        # read1 returns what has arrived, so the deadline is checked often. One long read could exceed it.
         while chunk := response.read1(1 << 16) if hasattr(response, "read1") else response.read(1 << 16):
             size += len(chunk)
             if size > limit:
@@ -129,7 +134,7 @@ class IndexConnection:
 
 @lru_cache(maxsize=1)
 def _opener(cert: str) -> urllib.request.OpenerDirector:
-    """Return one opener for all pages, because loading certificates takes longer than a page."""
+    """Return an opener; it is shared by all pages, because loading certificates takes longer than a page."""
     path = Path(cert) if cert else None
     context = ssl.create_default_context(cafile=str(path) if path and path.is_file() else None)
     return urllib.request.build_opener(urllib.request.HTTPSHandler(context=context))

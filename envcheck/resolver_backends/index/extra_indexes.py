@@ -1,8 +1,8 @@
-"""Read the user's extra indexes for one wheel each: a build that the default index does not hold.
+"""Read the user's extra indexes for wheels of one package: builds that the default index does not have.
 
-Backends never see these indexes. A wheel from one of them is bound to its address and hash, so no name is
-offered by two indexes. Nothing else of an extra index is shown than that address, and only if it may be
-shown.
+Backends never use these indexes. A wheel from one of them is bound to its address and hash, so that only one
+index provides each package. That address is all that is ever shown of an extra index, and only if it contains
+nothing private.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from envcheck.resolver_backends.index.redaction import one_line
 from envcheck.resolver_backends.index.settings import Index, user_extra_indexes
 
 PAGE_S = 20.0
-"""Seconds for an index to answer with one page, or with the metadata of one wheel."""
+"""Maximum seconds for an index to answer with one page, or with the metadata of one wheel."""
 
 METADATA_LIMIT = 4 * 1024 * 1024
 """Maximum bytes to read for a wheel's metadata: its directory and METADATA have a few hundred KiB at most."""
@@ -41,8 +41,9 @@ METADATA_LIMIT = 4 * 1024 * 1024
 class ExtraIndexWheels(NamedTuple):
     """The wheels of one package on one extra index.
 
-    `label` names the index without its address. `pins` are the wheels that a lock may hold, by version;
-    `refused` gives for other versions the reason. `why` is set if the index was not read or did not answer.
+    `label` names the index without its address. `pins` has the wheels that a lock may contain, by version.
+    `refused` has the reason for each version that a lock may not contain. `why` says why the index was not
+    read or did not answer; otherwise it is empty.
     """
 
     label: str
@@ -54,7 +55,7 @@ class ExtraIndexWheels(NamedTuple):
 
 
 def read_extra_indexes(host: Host, name: str, request: CompletionRequest) -> tuple[ExtraIndexWheels, ...]:
-    """Return for each extra index its wheels of a package that have a local label and fit the platform.
+    """Return, for each extra index, the wheels of a package that have a local label and fit the platform.
 
     The indexes are read in parallel; one that hangs costs `PAGE_S` seconds.
 
@@ -87,7 +88,7 @@ def _read_index(
     pins: dict[str, Pin] = {}
     served: set[str] = set()
     refused: dict[str, str] = {}
-    for file in sorted(files):  # if two wheels of a version fit, the one with the higher tag wins
+    for file in sorted(files):  # if two wheels of a version fit, the last in this order is used
         version = _labelled_version(file, name, tags)
         if not version:
             continue
@@ -101,7 +102,7 @@ def _read_index(
 
 
 def _labelled_version(file: ListedFile, name: str, tags: Collection[Tag]) -> str:
-    """Return the version of a wheel that fits and has a local label, else an empty text."""
+    """Return the version of a wheel that fits and has a local label; otherwise an empty text."""
     release = release_of(file.name)
     if release is None or release[0] != name or not release[1].local:
         return ""
@@ -109,7 +110,7 @@ def _labelled_version(file: ListedFile, name: str, tags: Collection[Tag]) -> str
 
 
 def _pin(file: ListedFile, name: str, version: str, request: CompletionRequest) -> Pin | str:
-    """Return the wheel as a pin, or the reason why a lock may not hold it."""
+    """Return the wheel as a pin, or the reason why a lock may not contain it."""
     if file.yanked:
         return "it was withdrawn there"
     if request.before and not "" < file.uploaded < request.before:
@@ -141,7 +142,7 @@ def why_unavailable(wheels: ExtraIndexWheels, version: str, request: CompletionR
 
 
 _HARMLESS_PART = re.compile(r"[A-Z]?[a-z]{0,20}|[A-Za-z0-9]{1,8}")
-"""The parts of an address that cannot be a token: words, numbers, and short mixtures such as `cu118`."""
+"""Parts of an address that cannot be a token: words, numbers, and short mixtures such as `cu118`."""
 
 
 def _why_private(url: str) -> str:
@@ -159,7 +160,7 @@ def _why_private(url: str) -> str:
         return "contains more than a host and a path, which a lock would show"
     folders = parts.path.split("/")
     if url.endswith(".whl"):
-        folders.pop()  # the name of the wheel
+        folders.pop()  # the file name of the wheel is not private
     words = re.split(r"[-_.~!+/]", "/".join(folders))
     harmless = all(_HARMLESS_PART.fullmatch(word) for word in words)
     return "" if harmless else "contains what may be a token, which a lock would show"
@@ -172,7 +173,7 @@ def fetch_extra_wheel(host: Host, wheels: ExtraIndexWheels, name: str, version: 
     """Return a wheel of an extra index with its metadata; only a few KiB of the wheel are read.
 
     Raises:
-        ExamineError: the metadata cannot be read from the address that the lock would hold, belongs to
+        ExamineError: the metadata cannot be read from the address that the lock would contain, belongs to
             another wheel, or requires a file by its address.
     """
     pin = wheels.pins[version]
@@ -188,7 +189,7 @@ def fetch_extra_wheel(host: Host, wheels: ExtraIndexWheels, name: str, version: 
     if (canonicalize_name(str(fields["Name"])), str(fields["Version"]).strip()) != (name, version):
         raise ExamineError(f"{wheels.label}: its wheel of {name} {version} states another name or version")
     if any("@" in str(line).partition(";")[0] for line in fields.get_all("Requires-Dist", [])):
-        # A backend would fetch from any address that stands there.
+        # A backend would fetch from any address in the metadata.
         raise ExamineError(f"{wheels.label}: its wheel of {name} {version} requires a file by its address")
     return ExtraWheel(pin, metadata)
 
@@ -209,10 +210,10 @@ def _metadata(reader: IndexReader, pin: Pin, *, beside: bool) -> bytes:
 def fetch_companion_wheel(
     host: Host, wheels: ExtraIndexWheels, name: str, version: str, request: CompletionRequest
 ) -> ExtraWheel:
-    """Return a wheel of another package from the index that `wheels` came from, so built for the same CUDA.
+    """Return a wheel of another package from the index of `wheels`, where it is built for the same CUDA.
 
     Raises:
-        NoSolutionError: the index does not have it, and that of the default index is built for another CUDA.
+        NoSolutionError: that index has no usable wheel. The default index's wheel would be for another CUDA.
         ExamineError: as `fetch_extra_wheel` raises it.
     """
     found = _read_index(host, name, request, wheels.label, wheels.source)

@@ -1,7 +1,7 @@
-"""Read parts of a remote wheel: its metadata takes a few KiB of its hundreds of MiB.
+"""Read parts of a remote wheel: its metadata is a few KiB of hundreds of MiB.
 
-`zipfile` reads the directory of a wheel from its end and then each member where it lies; this module provides
-the file that it reads from.
+`zipfile` reads the directory at the end of a wheel, and then each member at its offset. This module provides
+the file object from which it reads.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from envcheck.resolver_backends.index.connection import NoRangesError
 from envcheck.resolver_backends.index.reader import IndexReader
 
 BLOCK = 64 * 1024
-"""Bytes of the first request, from the end: they hold the whole directory of most wheels."""
+"""Bytes of the first request, from the end of the file: in most wheels they include the whole directory."""
 
 
 class RemoteFile(io.RawIOBase):
@@ -48,17 +48,17 @@ class RemoteFile(io.RawIOBase):
         """Fetch the whole directory of a zip archive with one request if the end does not hold it.
 
         Raises:
-            ExamineError: it cannot be fetched.
+            ExamineError: the directory cannot be fetched.
         """
         (start, tail), *_ = self._parts.items()
         at = tail.rfind(b"PK\5\6")
         if at >= 0 and len(tail) >= at + 20:
             (first,) = struct.unpack_from("<I", tail, at + 16)
-            if first < start:  # in a zip64 archive the field holds the largest number
+            if first < start:  # false in a zip64 archive, where the field has the largest number
                 self.prefetch(first, self._size)
 
     def prefetch(self, start: int, end: int) -> None:
-        """Fetch the bytes from `start` to before `end` with one request, unless they are here already.
+        """Fetch the bytes from `start` up to but excluding `end` with one request, unless already fetched.
 
         Raises:
             ExamineError: they cannot be fetched, or exceed the limit.
@@ -66,11 +66,11 @@ class RemoteFile(io.RawIOBase):
         self._between(start, min(end, self._size))
 
     def keep(self) -> None:
-        """Keep what was fetched so far when `forget` frees the rest."""
+        """Mark what was fetched so far, so that `forget` does not free it."""
         self._kept = frozenset(self._parts)
 
     def forget(self) -> None:
-        """Free the memory of what was fetched after `keep`."""
+        """Free everything that was fetched after the call of `keep`."""
         for first in self._parts.keys() - self._kept:
             del self._parts[first]
 
@@ -87,7 +87,7 @@ class RemoteFile(io.RawIOBase):
         return self._position
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Move as any file does, and return the new position."""
+        """Move to a position as in any file, and return it."""
         base = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._size}[whence]
         self._position = max(0, base + offset)
         return self._position
@@ -109,7 +109,7 @@ class RemoteFile(io.RawIOBase):
         for first, part in self._parts.items():
             if first <= start and end <= first + len(part):
                 return part[start - first : end - first]
-        # One request for more than is needed now: zipfile reads a header, then what follows it.
+        # Request more than is needed now, because zipfile reads a header and then what follows it.
         last = min(max(end, start + BLOCK), self._size)
         if last - start > self._left:
             raise ExamineError("more of the file is needed than may be fetched")

@@ -11,7 +11,7 @@ from envcheck.core.errors import InputError
 from envcheck.core.parsing import parse_json
 
 PAGE_LIMIT = 64 << 20
-"""Most bytes of a page: a project with a thousand releases of thirty wheels lists more than 4 MiB."""
+"""Maximum bytes of a page: a project with a thousand releases of thirty wheels lists more than 4 MiB."""
 
 
 class ListedFile(NamedTuple):
@@ -40,7 +40,7 @@ def files_on_page(body: bytes, content_type: str, address: str) -> list[ListedFi
     try:
         text = body.decode("utf-8")
         files = _json_files(text) if "json" in content_type else _html_files(text)
-    # html.parser raises AssertionError for a declaration it does not know.
+    # html.parser raises AssertionError for an unknown declaration.
     except (InputError, KeyError, TypeError, AttributeError, AssertionError) as error:
         raise ValueError("not a page of a package index") from error
     return [file._replace(url=urljoin(address, file.url)) for file in files]
@@ -65,7 +65,11 @@ def _json_files(text: str) -> list[ListedFile]:
 
 
 def _are_text(*values: object) -> bool:
-    """Return True if every value is text or missing; raise TypeError otherwise."""
+    """Return True if every value is text or missing.
+
+    Raises:
+        TypeError: a value is something else.
+    """
     if any(value is not None and not isinstance(value, str) for value in values):
         raise TypeError("expected text")
     return True
@@ -85,7 +89,7 @@ class _Links(HTMLParser):
         self.files: list[ListedFile] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Take an `<a href="…/name.whl#sha256=…">`, with a hash or without."""
+        """Collect an `<a href="…/name.whl#sha256=…">`, with or without a hash."""
         attributes = dict(attrs)
         if tag != "a" or not (href := attributes.get("href")):
             return

@@ -1,4 +1,4 @@
-"""Group the files of a project into releases, with the most telling wheel of each release first."""
+"""Group the files of a project into releases, with the most informative wheel of each release first."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PREFERRED = (
     r"-none-any",
     r"-.*linux.*",
 )
-"""Wheels by how much they say of an installation on Linux; the first that fits is read."""
+"""Patterns of wheel names, in order of how much the wheel reveals about an installation on Linux."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,9 +31,9 @@ class ListedRelease:
     Attributes:
         package: normalised name.
         version: normalised version.
-        uploaded: day of the first upload; empty where the index does not say.
+        uploaded: ISO date of the first upload; empty if the index does not give it.
         yanked: whether every file was yanked.
-        wheels: the wheels, the most telling one first.
+        wheels: the wheels, the most informative one first.
         sdists: the source distributions.
 
     """
@@ -47,9 +47,9 @@ class ListedRelease:
 
 
 def listed_releases(package: str, files: Iterable[ListedFile], since: str) -> list[ListedRelease]:
-    """Return the final releases since a day, oldest version first; files of other projects are left out.
+    """Return the final releases since an ISO date, oldest version first; skip files of other projects.
 
-    A release whose day the index does not say counts as recent.
+    If the index does not give the date of a release, the release counts as recent.
     """
     found: dict[Version, list[ListedFile]] = {}
     for file in files:

@@ -1,4 +1,4 @@
-"""Read what an index offers: the files of a project, and the addresses of files that a lock holds."""
+"""Read what an index offers: the files of a project, and the addresses of the files in a lock."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ _PIP_S = 30.0
 
 
 class IndexReader:
-    """Reads pages and files of the user's one index, or of another, within `deadline_s` seconds in total."""
+    """Reads pages and files of the user's index, or of `other`, within `deadline_s` seconds in total."""
 
     def __init__(self, host: Host, deadline_s: float, other: Index | None = None) -> None:
         """Find the index.
 
         Raises:
-            ExamineError: pip does not print the address of its default index.
+            ExamineError: pip does not print the address of its default index, or the settings forbid the use
+                of any index.
         """
         end = time.monotonic() + deadline_s
         index = other or user_index(host)
@@ -51,8 +52,8 @@ class IndexReader:
     def fetch(self, url: str, limit: int, part: tuple[int, int] | None = None) -> tuple[bytes, str]:
         """Return the bytes of a file or of a part of it, and the Content-Range (empty for a whole file).
 
-        `part` is the first and the last byte; a negative first byte counts from the end, and the last is
-        ignored.
+        `part` is the offsets of the first and the last byte. A negative first offset counts from the end; the
+        last one is then ignored.
 
         Raises:
             ExamineError: the file cannot be read, is too slow, or is larger than `limit` bytes; or the server
@@ -62,10 +63,10 @@ class IndexReader:
 
 
 def default_index(host: Host, deadline_s: float) -> str:
-    """Return the address of pip's default index, from pip itself, so that it is written nowhere here.
+    """Return the address of pip's default index as pip prints it, so that it need not be hard-coded here.
 
     Raises:
-        ExamineError: pip does not print it.
+        ExamineError: pip does not print an address.
     """
     ran = host.run([own_python(), "-I", "-c", _PRINT_DEFAULT_INDEX], deadline_s)
     url = ran.out.strip()
@@ -80,7 +81,7 @@ _PRINT_DEFAULT_INDEX = "from pip._internal.models.index import PyPI; print(PyPI.
 def release_files(
     host: Host, index: Index, names: Iterable[str], python: str, deadline_s: float
 ) -> dict[str, tuple[ListedFile, ...]]:
-    """Return the files of projects that have a sha256 and admit this Python (any Python if it is empty).
+    """Return, by project, the files that have a sha256 and admit this Python (any Python if it is empty).
 
     Pages are read in parallel.
 
@@ -100,7 +101,7 @@ def release_files(
 
 @lru_cache(maxsize=1024)
 def _admits(requires_python: str, python: str) -> bool:
-    """Return whether some patch release of a Python may install a file; an unreadable bound admits all."""
+    """Return whether any patch release of a Python may install a file; an unreadable bound admits all."""
     if not requires_python or not python:
         return True
     try:
@@ -116,11 +117,11 @@ def file_addresses(
 ) -> dict[str, str]:
     """Return sha256 → address for the given sha256s of each project.
 
-    Addresses have no login, query or fragment. Addresses on an index of the user's own name a private host
-    and are returned only if `own` allows it.
+    Addresses have no login, query or fragment. Addresses on an index that the user has set, other
+    than pip's default, name a private host. They are returned only if `own` allows it.
 
     Raises:
-        InputError: the index is the user's own, and `own` does not allow its addresses to be shown.
+        InputError: the user has set another index than the default, and `own` is false.
         ExamineError: the index cannot be read, or does not have such a file.
     """
     index = user_index(host)

@@ -1,4 +1,4 @@
-"""Keep the address of an index out of text that came from elsewhere, such as a backend's error output."""
+"""Remove the address of an index from foreign text, such as a backend's error output."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from urllib.parse import unquote, urlsplit
 from envcheck.core.sanitize import clean
 from envcheck.resolver_backends.index.settings import Index
 
-_SECRET_LENGTH = 4  # to hide shorter parts of an address would blank out half of every message
+_SECRET_LENGTH = 4  # characters; hiding shorter parts of an address would make every message unreadable
 _HARMLESS_PARTS = ("simple", "pypi", "root", "index")
 # A password may hold characters that would otherwise end an address.
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://(?:[^\s/]*@)?[^\s`'\"<>)\],]*")
 
 
 def redact(text: str, index: Index, folders: Iterable[str] = ()) -> str:
-    """Return foreign text without URLs, without any part of the index's address, without these folders."""
+    """Return foreign text without URLs, parts of the index's address, and these folders."""
     text = _URL.sub("<url>", text)
     parts = urlsplit(index.url)
     login = parts.netloc.rpartition("@")[0]

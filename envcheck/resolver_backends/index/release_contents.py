@@ -27,22 +27,22 @@ from envcheck.resolver_backends.index.pages import ListedFile
 from envcheck.resolver_backends.index.reader import IndexReader
 
 WHEEL_LIMIT = 96 * 1024 * 1024
-"""Bytes of one wheel that may be fetched."""
+"""Maximum bytes of one wheel that are fetched."""
 
 _TRIES, _PAUSE_S = 4, 2.0
-"""How often a request is tried while the network fails, and the seconds in between."""
+"""How often a failing request is tried, and the seconds in between."""
 
 SDIST_LIMIT = 256 * 1024 * 1024
 """Bytes of the largest source distribution that is fetched."""
 
 _CPYTHON = ("cp310", "cp311", "cp312", "cp39")
-"""The Python of the wheel that is opened where a release has one for each Python: the first that exists."""
+"""If a release has a wheel for each Python, the first of these tags that exists selects the one to open."""
 
 
 _T = TypeVar("_T")
 
 _DATA = re.compile(r"^[^/]+\.data/(?:purelib|platlib)/")
-"""Where a wheel may keep its modules, which installers leave out."""
+"""A folder in which a wheel may keep its modules; installers remove this prefix."""
 
 
 class _Archive(Protocol):
@@ -52,7 +52,7 @@ class _Archive(Protocol):
 
 
 class ReleaseContents:
-    """The files of one release, read from its archive when they are asked for."""
+    """The files of one release, read from its archive on request."""
 
     def __init__(self, archive: _Archive, wheels: Sequence[str]) -> None:
         """Take the archive of the release, and the names of all its wheels."""
@@ -61,21 +61,21 @@ class ReleaseContents:
         self._texts: dict[str, str] = {}
 
     def text(self, name: str) -> str | None:
-        """Return the text of a file by its path inside the wheel; None if there is none.
+        """Return the text of a file by its path inside the wheel; None if there is no such file.
 
         Raises:
-            ExamineError: it cannot be fetched.
+            ExamineError: the file cannot be fetched.
         """
         if name not in self._paths:
             return None
-        with self._lock:  # one archive is read at one place at a time
+        with self._lock:  # an archive cannot be read by two threads at the same time
             if name not in self._texts:
                 body = _patiently(lambda: self._archive.read(self._paths[name]))
                 self._texts[name] = body.decode("utf-8", "replace")
         return self._texts[name]
 
     def requires(self) -> list[str]:
-        """Return the texts of Requires-Dist."""
+        """Return the values of Requires-Dist, or the requirements of an egg-info folder if there are none."""
         name = min((path for path in self._paths if _is_metadata(path)), key=len, default="")
         message = HeaderParser().parsestr(self.text(name) or "")
         found = [str(value) for value in message.get_all("Requires-Dist") or []]
@@ -93,10 +93,11 @@ class ReleaseContents:
 
 
 def _patiently(request: Callable[[], _T]) -> _T:
-    """Return what a request gives; it is made again while the network fails.
+    """Return the result of a request, and repeat the request if it fails.
 
     Raises:
-        ExamineError: it fails every time, or the index does not have what is asked for.
+        NoProjectError: the index does not have the project; the request is not repeated.
+        ExamineError: every try failed.
     """
     for _ in range(_TRIES - 1):
         try:
@@ -113,7 +114,7 @@ def _is_metadata(path: str) -> bool:
 
 
 class _SourceArchive:
-    """A source distribution, under the paths that its files would have in a wheel."""
+    """A source distribution, with the paths that its files would have in a wheel."""
 
     def __init__(self, name: str, body: bytes) -> None:
         self._files: dict[str, bytes] = {}
@@ -142,7 +143,7 @@ def _unpacked(name: str, body: bytes) -> list[tuple[str, bytes]]:
 
 
 class PublishedPackages:
-    """The releases of packages on the user's index; those in a folder of copies are taken from there.
+    """The releases of packages on the user's index; if a folder of copies has a release, it is read there.
 
     The folder holds `PACKAGE/VERSION.zip`, with paths as in the wheel.
     """
@@ -151,7 +152,7 @@ class PublishedPackages:
         """Find the index.
 
         Raises:
-            ExamineError: pip does not name one.
+            ExamineError: pip does not print the address of its default index.
         """
         self._reader, self._folder = IndexReader(host, deadline_s), folder
         self._lock = threading.Lock()
@@ -173,7 +174,7 @@ class PublishedPackages:
         return [str(version) for version in sorted(found) if found[version]]
 
     def open(self, package: str, version: str) -> ReleaseContents:
-        """Return the files of a release; the same object each time.
+        """Return the files of a release; repeated calls return the same object.
 
         Raises:
             ExamineError: the index does not have the release, or it cannot be read.

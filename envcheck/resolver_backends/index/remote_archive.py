@@ -1,4 +1,4 @@
-"""Read many members of a remote wheel with few requests: neighbours in the file are fetched together."""
+"""Read many members of a remote wheel with few requests: neighbouring members are fetched together."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from envcheck.resolver_backends.index.lazy_wheel import RemoteFile
 from envcheck.resolver_backends.index.reader import IndexReader
 
 GAP = 256 * 1024
-"""Bytes between two members that are fetched needlessly rather than with another request."""
+"""Maximum bytes between two members for which one request is cheaper than two."""
 
 SPAN = 16 * 1024 * 1024
 """Maximum bytes of one request for several members; a larger member is fetched alone."""
 
 _HEADER = 30 + 512
-"""Bytes of a member's local header with its extra fields; the name comes on top."""
+"""Bytes allowed for a member's local header with its extra fields, without the name."""
 
 _DAMAGED = (zipfile.BadZipFile, zlib.error, NotImplementedError, EOFError, ValueError, OSError)
 
 
 class RemoteArchive:
-    """A remote zip archive. If the index serves no parts of files, the whole file is fetched at once."""
+    """A remote zip archive. If the index does not serve parts of files, the whole file is fetched."""
 
     def __init__(self, reader: IndexReader, url: str, limit: int) -> None:
         """Fetch the list of members.
 
         Raises:
-            ExamineError: the file cannot be read, is no zip archive, or needs more than `limit` bytes.
+            ExamineError: the file cannot be read, is not a zip archive, or needs more than `limit` bytes.
         """
         self._remote: RemoteFile | None = None
         source: io.RawIOBase | io.BytesIO
@@ -53,7 +53,7 @@ class RemoteArchive:
         return {info.filename: info.file_size for info in self._zip.infolist() if not info.is_dir()}
 
     def read(self, names: Iterable[str]) -> Iterator[tuple[str, bytes]]:
-        """Yield names and bytes of members in the order in which they lie in the file.
+        """Yield names and bytes of members, in the order of their offsets in the file.
 
         Raises:
             ExamineError: a member cannot be fetched or is damaged.
@@ -76,7 +76,7 @@ def _archive_error(error: Exception) -> ExamineError:
 
 
 def _end(info: zipfile.ZipInfo) -> int:
-    """Return an offset that is not before the end of a member."""
+    """Return an offset at or after the end of a member."""
     return info.header_offset + _HEADER + len(info.filename.encode()) + info.compress_size
 
 

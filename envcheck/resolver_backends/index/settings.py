@@ -23,21 +23,24 @@ _KEPT_VARIABLES = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """A package index. `url` may hold a login: never print it. Empty, it means the tools' default index."""
+    """A package index. `url` may contain a login, so never print it; empty means the tools' default index.
+
+    `cert` is the path of a certificate bundle, or empty.
+    """
 
     url: str = ""
     cert: str = ""
 
     def __repr__(self) -> str:
-        """Return a text without the address, because a repr ends up in tracebacks."""
+        """Return a text without the address, because tracebacks may contain a repr."""
         return "Index(the user's)" if self.url else "Index(the default)"
 
 
 def user_index(host: Host) -> Index:
-    """Return the one index the user has set, or the tools' default.
+    """Return the index that the user has set, or the tools' default.
 
     Raises:
-        ExamineError: the settings forbid the use of any index, or the address they hold cannot be read.
+        ExamineError: the settings forbid the use of any index, or the address in them cannot be parsed.
     """
     environ = host.environ
     pip = _pip_settings(host)
@@ -72,9 +75,9 @@ def _refuse_no_index(host: Host, pip: Mapping[str, str]) -> None:
 
 
 def user_extra_indexes(host: Host) -> list[tuple[str, Index]]:
-    """Return the user's other indexes, each once, with the name of the setting that holds it.
+    """Return the user's other indexes without duplicates, each with the name of its setting.
 
-    The one index that `user_index` returns is not among them.
+    The index that `user_index` returns is left out.
 
     Raises:
         ExamineError: the settings forbid the use of any index.
@@ -101,10 +104,10 @@ def user_extra_indexes(host: Host) -> list[tuple[str, Index]]:
 
 
 def backend_environment(host: Host, index: Index, extra: Mapping[str, str]) -> dict[str, str]:
-    """Return a backend's environment: what the connection needs, without settings that shape the result.
+    """Return a backend's environment: what the connection needs, without settings that affect the result.
 
-    `DS_BUILD_OPS=0` is set because the metadata of an old DeepSpeed has to be built, which must compile
-    nothing.
+    `DS_BUILD_OPS=0` is set because the metadata of an old DeepSpeed has to be built, and that must not
+    compile anything.
     """
     kept = {name: value for name, value in host.environ.items() if _KEPT_VARIABLES.fullmatch(name)}
     if index.cert:
@@ -124,7 +127,7 @@ def _config_folders(host: Host) -> tuple[str, ...]:
 
 
 def _pip_settings(host: Host) -> dict[str, str]:
-    """Return the settings of pip's configuration files; a later file overrules an earlier one."""
+    """Return the settings of pip's configuration files; a later file overrides an earlier one."""
     named = host.environ.get("PIP_CONFIG_FILE", "")
     if named == "/dev/null":  # for pip this means: read no configuration at all
         return {}
@@ -139,7 +142,7 @@ def _pip_settings(host: Host) -> dict[str, str]:
         *([named] if named else []),
     ]
     settings: dict[str, str] = {}
-    for section in ("global", "install"):  # the section of a command beats [global], whatever the file
+    for section in ("global", "install"):  # a command's section overrides [global], even of a later file
         for file in files:
             settings.update(_ini_section(host.read_text(file), section))
     return settings
