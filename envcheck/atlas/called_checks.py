@@ -57,7 +57,7 @@ class CalledRefusal:
 
 
 @dataclass(frozen=True)
-class _Spot:
+class _CalledSpot:
     """Where a statement stands.
 
     Attributes:
@@ -79,13 +79,13 @@ class _Spot:
     written: str = ""
     depth: int = 0
 
-    def under(self, test: Condition, variables: Sequence[str] = ()) -> _Spot:
+    def under(self, test: Condition, variables: Sequence[str] = ()) -> _CalledSpot:
         """Return the spot inside a branch, with a copy of the names, so that its assignments stay there."""
         asked = tuple(dict.fromkeys((*self.variables, *variables)))
         return replace(self, names=dict(self.names), reached=all_of((self.reached, test)), variables=asked)
 
 
-_Walk = Generator[CalledRefusal, None, _Spot]
+_Walk = Generator[CalledRefusal, None, _CalledSpot]
 
 
 @dataclass
@@ -104,11 +104,11 @@ class CalledChecks:
         """Yield the refusals of a call at module level."""
         node = ast.parse(call.text, mode="eval").body
         if isinstance(node, ast.Call):
-            yield from self._called(node, _Spot(module, {}, {}, reached), call.line)
+            yield from self._called(node, _CalledSpot(module, {}, {}, reached), call.line)
 
     # Calls
 
-    def _called(self, node: ast.Call, spot: _Spot, line: int = 0) -> Iterator[CalledRefusal]:
+    def _called(self, node: ast.Call, spot: _CalledSpot, line: int = 0) -> Iterator[CalledRefusal]:
         """Yield the refusals of a call of `require_version` or of a function of the release."""
         path = dotted(node.func) or ""
         guards = self.code.offers.guards
@@ -134,7 +134,7 @@ class CalledChecks:
         yield from self._block(function.node.body, inner)
         self._running.pop()
 
-    def _function(self, path: str, spot: _Spot) -> LocalFunction | None:
+    def _function(self, path: str, spot: _CalledSpot) -> LocalFunction | None:
         """Return the function of the release that a dotted name means, with its body."""
         root = path.split(".", maxsplit=1)[0]
         local = spot.imports.get(root)
@@ -149,7 +149,7 @@ class CalledChecks:
 
     # Statements: each method returns the spot of the next statement; after a return, that is reached NEVER.
 
-    def _block(self, body: Sequence[ast.stmt], spot: _Spot) -> _Walk:
+    def _block(self, body: Sequence[ast.stmt], spot: _CalledSpot) -> _Walk:
         for statement in body:
             if spot.reached == NEVER:
                 break
@@ -160,30 +160,30 @@ class CalledChecks:
                 _forget(statement, spot.names)
         return spot
 
-    def _read_expr(self, node: ast.Expr, spot: _Spot) -> _Walk:
+    def _read_expr(self, node: ast.Expr, spot: _CalledSpot) -> _Walk:
         if isinstance(node.value, ast.Call):
             yield from self._called(node.value, spot)
         return spot
 
-    def _read_return(self, node: ast.Return, spot: _Spot) -> _Walk:
+    def _read_return(self, node: ast.Return, spot: _CalledSpot) -> _Walk:
         if isinstance(node.value, ast.Call):
             yield from self._called(node.value, spot)
         return replace(spot, reached=NEVER)
 
-    def _read_raise(self, node: ast.Raise, spot: _Spot) -> _Walk:
+    def _read_raise(self, node: ast.Raise, spot: _CalledSpot) -> _Walk:
         yield self._refusal(node, spot, spot.reached)
         return replace(spot, reached=NEVER)
 
-    def _read_assert(self, node: ast.Assert, spot: _Spot) -> _Walk:
+    def _read_assert(self, node: ast.Assert, spot: _CalledSpot) -> _Walk:
         test = truth(self._value(node.test, spot))
         yield self._refusal(node, spot, all_of((spot.reached, negate(test))))
         return spot
 
-    def _refusal(self, node: ast.stmt, spot: _Spot, condition: Condition) -> CalledRefusal:
+    def _refusal(self, node: ast.stmt, spot: _CalledSpot, condition: Condition) -> CalledRefusal:
         path = self.code.offers.modules.path(spot.module)
         return CalledRefusal("", condition, f"{path}:{node.lineno}", spot.variables)
 
-    def _read_if(self, node: ast.If, spot: _Spot) -> _Walk:
+    def _read_if(self, node: ast.If, spot: _CalledSpot) -> _Walk:
         guards = self.code.offers.guards
         guards.variables.clear()
         test = truth(self._value(node.test, spot))
@@ -200,7 +200,7 @@ class CalledChecks:
             asked = ()
         return replace(spot, reached=after, variables=tuple(dict.fromkeys((*spot.variables, *asked))))
 
-    def _read_try(self, node: ast.Try, spot: _Spot) -> _Walk:
+    def _read_try(self, node: ast.Try, spot: _CalledSpot) -> _Walk:
         """Walk the body if every handler raises again; a failure that is caught refuses nothing."""
         if not all(ends_in_raise(each.body) for each in node.handlers):
             _forget(node, spot.names)
@@ -209,7 +209,7 @@ class CalledChecks:
         spot = yield from self._block([*node.body, *node.orelse, *node.finalbody], spot)
         return spot
 
-    def _read_with(self, node: ast.With, spot: _Spot) -> _Walk:
+    def _read_with(self, node: ast.With, spot: _CalledSpot) -> _Walk:
         caught = any("suppress" in ast.unparse(each.context_expr) for each in node.items)
         if caught:
             _forget(node, spot.names)
@@ -217,7 +217,7 @@ class CalledChecks:
         spot = yield from self._block(node.body, spot)
         return spot
 
-    def _read_for(self, node: ast.For, spot: _Spot) -> _Walk:
+    def _read_for(self, node: ast.For, spot: _CalledSpot) -> _Walk:
         """Walk each turn of a loop over known values; nothing is known of the turns of any other loop."""
         values = self._value(node.iter, spot)
         leaves = any(isinstance(each, ast.Return | ast.Break) for each in ast.walk(node))
@@ -229,11 +229,11 @@ class CalledChecks:
         _forget(node, spot.names)
         return spot.under(UNREADABLE) if leaves else spot
 
-    def _read_continue(self, _node: ast.Continue, spot: _Spot) -> _Walk:
+    def _read_continue(self, _node: ast.Continue, spot: _CalledSpot) -> _Walk:
         yield from ()
         return replace(spot, reached=NEVER)
 
-    def _read_assign(self, node: ast.Assign, spot: _Spot) -> _Walk:
+    def _read_assign(self, node: ast.Assign, spot: _CalledSpot) -> _Walk:
         if isinstance(node.value, ast.Call):
             yield from self._called(node.value, spot)
         value = self._value(node.value, spot)
@@ -241,7 +241,7 @@ class CalledChecks:
             assign(target, value, spot.names)
         return spot
 
-    def _read_import(self, node: ast.Import, spot: _Spot) -> _Walk:
+    def _read_import(self, node: ast.Import, spot: _CalledSpot) -> _Walk:
         yield from ()
         names, imports = spot.names, dict(spot.imports)
         self.code.offers.guards.run_import(node, names, spot.module)
@@ -250,7 +250,7 @@ class CalledChecks:
             imports[local] = ImportOrigin(0, alias.name if alias.asname else local)
         return replace(spot, imports=imports)
 
-    def _read_importfrom(self, node: ast.ImportFrom, spot: _Spot) -> _Walk:
+    def _read_importfrom(self, node: ast.ImportFrom, spot: _CalledSpot) -> _Walk:
         yield from ()
         names, imports = spot.names, dict(spot.imports)
         self.code.offers.guards.run_import(node, names, spot.module)
@@ -258,7 +258,7 @@ class CalledChecks:
             imports[alias.asname or alias.name] = ImportOrigin(node.level, node.module or "", alias.name)
         return replace(spot, imports=imports)
 
-    def _value(self, node: ast.expr, spot: _Spot) -> SymbolValue:
+    def _value(self, node: ast.expr, spot: _CalledSpot) -> SymbolValue:
         return self.code.offers.guards.value(node, spot.names, spot.module)
 
 
@@ -266,7 +266,7 @@ def _leaves(statement: ast.stmt) -> bool:
     return any(isinstance(each, ast.Return | ast.Continue) for each in ast.walk(statement))
 
 
-def _merge(test: Condition, then: _Spot, otherwise: _Spot, names: Names) -> None:
+def _merge(test: Condition, then: _CalledSpot, otherwise: _CalledSpot, names: Names) -> None:
     """Bind the names of both branches; where the branches may differ, the value is unknown."""
     for name in {*then.names, *otherwise.names}:
         one, other = then.names.get(name, OPAQUE), otherwise.names.get(name, OPAQUE)

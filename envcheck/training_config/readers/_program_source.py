@@ -64,7 +64,7 @@ def _files_of(program: str, folder: str) -> Iterator[str]:
         yield from dict.fromkeys((posixpath.join(folder, name), name))
 
 
-class _Code(NamedTuple):
+class _ProgramFile(NamedTuple):
     """The content of one file of a program; `imports` has what `_imports` yields."""
 
     tree: ast.Module
@@ -75,7 +75,7 @@ class _Code(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def _code(text: str) -> _Code | None:
+def _code(text: str) -> _ProgramFile | None:
     """Return the content of a file, or None if it is not Python.
 
     The result is cached, because the programs of a script share many files.
@@ -84,7 +84,7 @@ def _code(text: str) -> _Code | None:
     if tree is None:
         return None
     nodes = list(ast.walk(tree))
-    return _Code(
+    return _ProgramFile(
         tree,
         frozenset(names(nodes)),
         frozenset(_calls(nodes)),
@@ -106,7 +106,7 @@ class _ProgramReader:
         self._beside = beside
         self._seen: dict[str, bool] = {}
         self._size = 0
-        self._waiting: list[tuple[str, _Code]] = []
+        self._waiting: list[tuple[str, _ProgramFile]] = []
 
     def read(self, path: str) -> bool:
         """Read a file; return whether it is there and could be parsed."""

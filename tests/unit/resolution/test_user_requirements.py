@@ -58,9 +58,6 @@ def test_a_file_is_read_as_pip_reads_it() -> None:
         ("torch=2", "expected name>=version"),
         ("!!", "expected name>=version"),
         ("~/x", "direct reference"),
-        ("--index-url https://user:canary@host.example/simple", "option --index-url; the index is"),
-        ("--extra-index-url=https://user:canary@host.example/simple", "option --extra-index-url"),
-        ("-f /srv/wheels", "the option -f"),
         ("--pre", "the option --pre"),
         ("torch==2 --hash=sha256:00", "the option --hash"),
         ("-r https://user:canary@host.example/r.txt", "found a URL"),
@@ -79,6 +76,20 @@ def test_a_line_that_cannot_be_locked_is_named_and_not_repeated(line: str, why: 
     assert said.startswith(("my.in:3: ", "my.in:3:1: ", "other.in:1:1: ", "my.in: not a text"))
     assert "canary" not in said
     assert "\n" not in said
+
+
+@pytest.mark.parametrize(
+    ("line", "option"),
+    [
+        ("--index-url https://user:canary@host.example/simple", "--index-url"),
+        ("--extra-index-url=https://user:canary@host.example/simple", "--extra-index-url"),
+        ("-f /srv/canary", "-f"),
+    ],
+)
+def test_an_option_that_names_an_index_is_reported_and_not_applied(line: str, option: str) -> None:
+    (note,) = user_requirements.describe_by_address(read(f"rich\n{line}\n"), {})
+    assert note.startswith(f"my.in:2: {option} is passed over")
+    assert "canary" not in note
 
 
 @pytest.mark.parametrize(
