@@ -58,7 +58,7 @@ class CalledRefusal:
 
 @dataclass(frozen=True)
 class _CalledSpot:
-    """Where a statement stands.
+    """The place of a statement in the functions that are followed.
 
     Attributes:
         module: the module of its function.

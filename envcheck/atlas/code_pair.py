@@ -32,7 +32,7 @@ class Used(Protocol):
 
     @property
     def text(self) -> str:
-        """What is used, as a gap names it."""
+        """The used name, as a gap writes it."""
         ...
 
 
@@ -45,12 +45,12 @@ class Line(Protocol[_What_co]):
 
     @property
     def what(self) -> _What_co:
-        """What the line uses."""
+        """The name that the line uses."""
         ...
 
     @property
     def entry(self) -> str:
-        """What a user does that runs the line."""
+        """The statement of a user that runs the line, such as an import."""
         ...
 
     @property

@@ -19,7 +19,7 @@ _ALL_KEYS = "*"
 
 @dataclass(frozen=True)
 class _Spot:
-    """Where a statement stands in a function.
+    """The place of a statement in a function.
 
     Attributes:
         guards: the tests around it.

@@ -87,7 +87,8 @@ def test_a_line_that_cannot_be_locked_is_named_and_not_repeated(line: str, why: 
     ],
 )
 def test_an_option_that_names_an_index_is_reported_and_not_applied(line: str, option: str) -> None:
-    (note,) = user_requirements.describe_by_address(read(f"rich\n{line}\n"), {"rich"})
+    (named,) = (each for each in read(f"rich\n{line}\n") if each.by_address)
+    (note,) = user_requirements.describe_by_address([named], ["rich"])
     assert note.startswith(f"my.in:2: {option} is passed over")
     assert "canary" not in note
 
