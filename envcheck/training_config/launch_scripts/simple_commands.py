@@ -47,6 +47,7 @@ _PREFIXES = frozenset({
 
 _SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch")
 _SHELLS = frozenset({"bash", "sh", "zsh", "dash"})
+_MAX_PREFIXES = 16  # `nohup env srun python train.py` has three
 _MAX_PREFIX_WORDS = 60  # words after a prefix in which the program is looked for
 _MAX_SCRIPT = 1 << 16  # characters of another script that is followed
 _MIN_SHELL_WORDS = 3  # `bash -c text`
@@ -146,21 +147,32 @@ class SimpleCommands:
         self, fields: list[Value], command: SimpleCommand, scope: Scope, own: Mapping[str, Variable]
     ) -> Tri | None:
         """Follow a command after expansion; `own` are the variables set for it alone."""
+        ends = False
+        for _ in range(_MAX_PREFIXES):
+            program = base_name(known_text(fields[0]) or "") if fields else ""
+            is_prefix = program in _PREFIXES and program not in self.session.functions
+            behind = self._index_behind_prefix(fields) if is_prefix else 0
+            if not behind:
+                break
+            own = {**own, **_prefix_assignments(fields[1:behind])}
+            if program == "srun":
+                own["SLURM_STEP_NUM_TASKS"] = _tasks_of_step(fields[1:behind]) or scope.get("SLURM_NTASKS")
+            ends = ends or program == "exec"
+            fields = fields[behind:]
+            if known_text(fields[0]) == "-m":  # `uv run -m module` runs `python -m module`
+                fields = [(fields[0][0]._replace(text="python"),), *fields]
+        status = self._start_program(fields, command, scope, own)
+        scope.ended_by = scope.ended_by or ("exit" if ends else "")
+        return status
+
+    def _start_program(
+        self, fields: list[Value], command: SimpleCommand, scope: Scope, own: Mapping[str, Variable]
+    ) -> Tri | None:
+        """Follow a command without prefixes such as `nohup`."""
         if not fields:
             return None
         name = known_text(fields[0]) or ""
         program = base_name(name)
-        is_prefix = program in _PREFIXES and program not in self.session.functions
-        if is_prefix and (behind := self._index_behind_prefix(fields)):
-            given = {**own, **_prefix_assignments(fields[1:behind])}
-            if program == "srun":
-                given["SLURM_STEP_NUM_TASKS"] = _tasks_of_step(fields[1:behind]) or scope.get("SLURM_NTASKS")
-            started = fields[behind:]
-            if known_text(started[0]) == "-m":  # `uv run -m module` runs `python -m module`
-                started = [(started[0][0]._replace(text="python"),), *started]
-            status = self._start(started, command, scope, given)
-            scope.ended_by = scope.ended_by or ("exit" if program == "exec" else "")
-            return status
         if name in self.session.functions:
             return self._call(name, fields, scope)
         if program in _SHELLS and len(fields) >= _MIN_SHELL_WORDS and (text := _command_text(fields)):

@@ -87,6 +87,13 @@ def test_a_malformed_script_is_an_input_error_with_its_line(
     assert problem in caught.value.problem
 
 
+def test_thousands_of_prefixes_before_a_program_are_not_followed_without_end(tmp_path: Path) -> None:
+    few = read(tmp_path, {"a.sh": "env " * 3 + "torchrun --nproc_per_node 2 t.py --zero_stage 3\n"})
+    assert "train.zero_stage" in {fact.key for fact in few.facts}
+    with pytest.raises(InputError, match="nothing starts a training"):
+        read(tmp_path, {"b.sh": "env " * 5000 + "torchrun --nproc_per_node 2 t.py --zero_stage 3\n"})
+
+
 # --- the shell ----------------------------------------------------------------------------------------
 
 
