@@ -41,18 +41,18 @@ class Report:
 
     @property
     def exit_code(self) -> int:
-        """The exit code of the command: 0 passed, 1 findings, 2 an unreadable file, 3 nothing to judge."""
+        """Return the exit code: 0 passed, 1 findings, 2 an unreadable file, 3 nothing to judge."""
         policy = decision.Policy(self._judged.fail_on)
         return decision.decide(self._judged, policy).code
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """The broken rules, worst first, then the undecided ones."""
+        """Return the broken rules, worst first, then the undecided ones."""
         return self._presented.judgement.findings
 
     @property
     def remarks(self) -> tuple[Diagnostic, ...]:
-        """The mistakes in the training configurations themselves, as diagnostics."""
+        """Return the mistakes in the training configurations themselves, as diagnostics."""
         return self._presented.diagnostics
 
     def to_json(self) -> str:

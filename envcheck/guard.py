@@ -293,17 +293,17 @@ class _Setup(NamedTuple):
 
     @property
     def zero(self) -> bool:
-        """Whether the driver is one of DeepSpeed's, whose gradients never reach `.grad`."""
+        """Return whether the driver is one of DeepSpeed's, whose gradients never reach `.grad`."""
         return self.driver is not None and not hasattr(self.driver, "_optimizer_step_pre_hooks")
 
     @property
     def sharded(self) -> bool:
-        """Whether FSDP swaps the storage of the parameters while a step runs."""
+        """Return whether FSDP swaps the storage of the parameters while a step runs."""
         return bool(self.traits & {"fsdp1", "fsdp2"})
 
     @property
     def base_optimizer(self) -> Any:
-        """The optimizer of torch, or of another library, that holds the states."""
+        """Return the optimizer of torch, or of another library, that holds the states."""
         return getattr(self.driver, "optimizer", None) if self.zero else self.driver
 
     def name(self, name: str) -> str:
@@ -851,7 +851,7 @@ class StepWatch:
 
     @property
     def watching(self) -> bool:
-        """Whether hooks are in place."""
+        """Return whether hooks are in place."""
         return self in _WATCHING
 
     def __enter__(self) -> Self:

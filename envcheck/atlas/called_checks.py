@@ -58,7 +58,7 @@ class CalledRefusal:
 
 @dataclass(frozen=True)
 class _CalledSpot:
-    """The place of a statement in the functions that are followed.
+    """A statement's place in a function that is followed.
 
     Attributes:
         module: the module of its function.

@@ -27,12 +27,12 @@ class Used(Protocol):
 
     @property
     def partner(self) -> str:
-        """The normalised name of the other package."""
+        """Return the normalised name of the other package."""
         ...
 
     @property
     def text(self) -> str:
-        """The used name, as a gap writes it."""
+        """Return the used name, as a gap writes it."""
         ...
 
 
@@ -45,17 +45,17 @@ class Line(Protocol[_What_co]):
 
     @property
     def what(self) -> _What_co:
-        """The name that the line uses."""
+        """Return the name that the line uses."""
         ...
 
     @property
     def entry(self) -> str:
-        """The statement of a user that runs the line, such as an import."""
+        """Return the statement of a user that runs the line, such as an import."""
         ...
 
     @property
     def condition(self) -> Condition:
-        """The condition under which the line is reached."""
+        """Return the condition under which the line is reached."""
         ...
 
     @property

@@ -63,12 +63,12 @@ class Demanded:
 
     @property
     def text(self) -> str:
-        """The dotted path of what is used."""
+        """Return the dotted path of what is used."""
         return f"{self.module}.{self.name}" if self.name else self.module
 
     @property
     def partner(self) -> str:
-        """The package that has to offer it."""
+        """Return the package that has to offer it."""
         return distribution_of(self.module)
 
 

@@ -19,7 +19,7 @@ _ALL_KEYS = "*"
 
 @dataclass(frozen=True)
 class _Spot:
-    """The place of a statement in a function.
+    """A statement's place in a function.
 
     Attributes:
         guards: the tests around it.

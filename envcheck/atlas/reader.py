@@ -50,7 +50,7 @@ class PackageReader:
 
     @cached_property
     def by_version(self) -> Mapping[str, PublishedRelease]:
-        """The releases that are judged, oldest first."""
+        """Return the releases that are judged, oldest first."""
         plain = [
             each for each in self.releases if (version := parse(each.version)) and not version.is_prerelease
         ]

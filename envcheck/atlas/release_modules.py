@@ -49,12 +49,12 @@ class ReleaseModules:
 
     @cached_property
     def held(self) -> frozenset[str]:
-        """The paths of the files whose content is stored."""
+        """Return the paths of the files whose content is stored."""
         return frozenset(self.release.files.names())
 
     @cached_property
     def unseen(self) -> frozenset[str]:
-        """The modules whose content is not stored: shared libraries, and sources that were left out."""
+        """Return the modules whose content is not stored: shared libraries and left-out sources."""
         return frozenset(
             "/".join((*path.split("/")[:-1], path.rsplit("/", 1)[-1].split(".")[0]))
             .removesuffix("/__init__")
@@ -65,7 +65,7 @@ class ReleaseModules:
 
     @cached_property
     def folders(self) -> frozenset[str]:
-        """The folders, as dotted paths."""
+        """Return the folders, as dotted paths."""
         paths = (*self.held, *self.release.others)
         return frozenset(
             path[:end].replace("/", ".") for path in paths for end, letter in enumerate(path) if letter == "/"
@@ -126,7 +126,7 @@ class ReleaseModules:
 
     @cached_property
     def registered(self) -> frozenset[str]:
-        """The words of every file near the root that puts modules into `sys.modules`."""
+        """Return the words of every file near the root that puts modules into `sys.modules`."""
         words: set[str] = set()
         for path in sorted(self.held):
             shallow = path.count("/") <= _DEEPEST_REGISTERING_FILE and path.split("/")[0] in self.tops

@@ -162,7 +162,7 @@ class FailOn(Enum):
 
     @property
     def severity(self) -> Severity:
-        """The severity of that name."""
+        """Return the severity of that name."""
         return Severity(self.value)
 
 

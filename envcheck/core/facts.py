@@ -107,7 +107,7 @@ class Fact(NamedTuple):
 
     @property
     def value(self) -> Value | None:
-        """The value if it is known, else None."""
+        """Return the value if it is known, else None."""
         return self.reading.value if isinstance(self.reading, Known) else None
 
 

@@ -72,7 +72,7 @@ class GpuMatch(NamedTuple):
 
     @property
     def compute_capability(self) -> str:
-        """The compute capability of all of them."""
+        """Return the compute capability of all of them."""
         return self.models[0].compute_capability
 
 

@@ -24,7 +24,7 @@ class Severity(enum.Enum):
 
     @property
     def rank(self) -> int:
-        """The position in the order note (0), warning (1), error (2)."""
+        """Return the position in the order note (0), warning (1), error (2)."""
         return ("note", "warning", "error").index(self.value)
 
 

@@ -72,7 +72,7 @@ class GpuModel(NamedTuple):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The name and the aliases."""
+        """Return the name and the aliases."""
         return self.name, *self.aliases
 
 
@@ -81,12 +81,12 @@ class Tables(dict[str, list[dict[str, Any]]]):
 
     @cached_property
     def habits(self) -> dict[str, Mapping[str, float]]:
-        """How commonly training configurations set each value of a training fact, as shares from 0 to 1."""
+        """Return the share (0 to 1) of training configurations that set each value of a fact."""
         return {str(row["key"]): row["shares"] for row in self.get("habit", ())}
 
     @cached_property
     def torch_builds(self) -> tuple[TorchBuild, ...]:
-        """The builds of torch that a plain install brings."""
+        """Return the builds of torch that a plain install brings."""
         companions = ("torchvision", "torchaudio", "triton")
         return tuple(
             TorchBuild(
@@ -105,7 +105,7 @@ class Tables(dict[str, list[dict[str, Any]]]):
 
     @cached_property
     def torch_variants(self) -> tuple[TorchVariant, ...]:
-        """The builds of torch for the CUDA versions that have an index of their own."""
+        """Return the builds of torch for the CUDA versions that have an index of their own."""
         return tuple(
             TorchVariant(
                 torch=str(row["torch"]),
@@ -119,7 +119,7 @@ class Tables(dict[str, list[dict[str, Any]]]):
 
     @cached_property
     def cuda_families(self) -> tuple[CudaFamily, ...]:
-        """The major versions of CUDA."""
+        """Return the major versions of CUDA."""
         return tuple(
             CudaFamily(str(row["major"]), str(row["minimum_driver"]), str(row.get("cuda", "")))
             for row in self.get("family", ())
@@ -127,19 +127,19 @@ class Tables(dict[str, list[dict[str, Any]]]):
 
     @cached_property
     def cuda_toolkits(self) -> tuple[CudaToolkit, ...]:
-        """The releases of the CUDA toolkit."""
+        """Return the releases of the CUDA toolkit."""
         return tuple(
             CudaToolkit(str(row["cuda"]), str(row.get("driver") or "")) for row in self.get("toolkit", ())
         )
 
     @cached_property
     def driver_branches(self) -> tuple[DriverBranch, ...]:
-        """The branches of the driver."""
+        """Return the branches of the driver."""
         return tuple(DriverBranch(str(row["branch"]), str(row["cuda"])) for row in self.get("branch", ()))
 
     @cached_property
     def gpu_models(self) -> tuple[GpuModel, ...]:
-        """The GPU models that are known."""
+        """Return the GPU models that are known."""
         return tuple(
             GpuModel(
                 name=str(row["name"]),

@@ -56,7 +56,7 @@ class TomlRow(NamedTuple):
 
     @property
     def line(self) -> int:
-        """The line of the row's `id`, or of its header if it has no `id`."""
+        """Return the line of the row's `id`, or of its header if it has no `id`."""
         return self.block.at("id")
 
     def at(self, key: str, number: int = 0) -> int:

@@ -41,7 +41,7 @@ class ListedPackage(NamedTuple):
 
     @property
     def requirement(self) -> str:
-        """The requirement as its line spells it: `torch==2.6.0`, `torch>=2.4`, `torch`."""
+        """Return the requirement as its line spells it: `torch==2.6.0`, `torch>=2.4`, `torch`."""
         if self.version:
             return f"{self.name}=={self.version}"
         return self.name if self.specifier == ANY_RELEASE else f"{self.name}{self.specifier}"

@@ -27,7 +27,7 @@ class FactComparison(NamedTuple):
 
     @property
     def is_pattern(self) -> bool:
-        """Whether the row covers a family of facts."""
+        """Return whether the row covers a family of facts."""
         return self.key.endswith("*")
 
     def covers(self, key: str) -> bool:

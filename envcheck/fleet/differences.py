@@ -38,7 +38,7 @@ class NodeDifference(NamedTuple):
 
     @property
     def odd(self) -> tuple[str, ...]:
-        """The nodes outside the majority; all nodes if there is no majority."""
+        """Return the nodes outside the majority; all nodes if there is no majority."""
         others = self.values[1:] if self.standing == "majority" else self.values
         return tuple(name for value in others for name in value.nodes)
 

@@ -79,7 +79,7 @@ class FleetReport(NamedTuple):
 
     @property
     def code(self) -> int:
-        """The exit code: 0 if the job may start, 1 if it may not, 3 if that cannot be decided."""
+        """Return the exit code: 0 if the job may start, 1 if it may not, 3 if that cannot be decided."""
         level = self.fail_on.rank
         severities = [each.severity for each in self.differences if len(each.values) > 1]
         severities += [each.severity for each in self.diagnostics]
@@ -93,7 +93,7 @@ class FleetReport(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """The exit code in words."""
+        """Return the exit code in words."""
         return {0: "may start", 1: "may not start"}.get(self.code, "cannot tell")
 
 

@@ -31,12 +31,12 @@ class Host:
 
     @property
     def rooted(self) -> bool:
-        """Whether the machine's files lie under a prefix."""
+        """Return whether the machine's files lie under a prefix."""
         return str(self.root) != "/"  # called for every file, so it must not build a path
 
     @property
     def staged(self) -> bool:
-        """Whether this is a tree of files, in which nothing may be run, and not the live machine."""
+        """Return whether this is a tree of files, in which nothing may be run, and not the live machine."""
         return self.rooted
 
     def path(self, path: str | Path) -> Path:

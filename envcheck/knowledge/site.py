@@ -323,7 +323,7 @@ class _Needs(NamedTuple):
 
     @property
     def torch_build(self) -> bool:
-        """Whether the answer depends on torch's build, so that no two releases are in one class."""
+        """Return whether the answer depends on torch's build, so that no two releases are in one class."""
         return _depends_on_torch_build(self.keys)
 
     @classmethod

@@ -64,7 +64,7 @@ class Pin:
 
     @property
     def requirement(self) -> str:
-        """The line of a requirements file without the hashes."""
+        """Return the line of a requirements file without the hashes."""
         return f"{self.name} @ {self.url}" if self.url else f"{self.name}=={self.version}"
 
 

@@ -70,7 +70,7 @@ class Cause(NamedTuple):
 
     @property
     def place(self) -> Frame | None:
-        """The innermost frame of the first exception, or the last one of a traceback that was cut."""
+        """Return the innermost frame of the first exception, or the last one of a traceback that was cut."""
         return self.event.exceptions[0].place if self.event.exceptions else self.event.cut_at
 
 
@@ -91,7 +91,7 @@ class Diagnosis(NamedTuple):
 
     @property
     def failed(self) -> bool:
-        """Whether the log reports any failure."""
+        """Return whether the log reports any failure."""
         return bool(self.cause or self.consequences)
 
 

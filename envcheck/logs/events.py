@@ -59,12 +59,12 @@ class Event(NamedTuple):
 
     @property
     def first(self) -> int:
-        """The number of its first line."""
+        """Return the number of its first line."""
         return self.numbers[0]
 
     @property
     def last(self) -> int:
-        """The number of its last line."""
+        """Return the number of its last line."""
         return self.numbers[-1]
 
 

@@ -150,7 +150,7 @@ class LineReader:
 
     @property
     def busy(self) -> bool:
-        """Whether later lines may belong to something that is open."""
+        """Return whether later lines may belong to something that is open."""
         return bool(self._open)
 
     def line(self, number: int, raw: bytes) -> None:

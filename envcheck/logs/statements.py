@@ -45,7 +45,7 @@ class Statement(NamedTuple):
 
     @property
     def ended(self) -> bool:
-        """Whether it reports the end of a process."""
+        """Return whether it reports the end of a process."""
         return self.code is not None
 
 

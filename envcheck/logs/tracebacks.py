@@ -135,7 +135,7 @@ class Traceback:
 
     @property
     def cut_at(self) -> Frame | None:
-        """The last frame, if no exception was read."""
+        """Return the last frame, if no exception was read."""
         return None if self.raised or not self._frames else self._frames[-1]
 
     def add(self, number: int, text: str) -> None:

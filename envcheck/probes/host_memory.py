@@ -61,7 +61,7 @@ class _MemoryLimit(NamedTuple):
 
     @property
     def file(self) -> str:
-        """The kind of file that sets it; its path is not shown, because it may name a user."""
+        """Return the kind of file that sets it; its path is not shown, because it may name a user."""
         return f"cgroup {_limit_file(self.group)}"
 
 

@@ -156,13 +156,13 @@ class NvmlAnswers:
 
     @property
     def count(self) -> int | None:
-        """The number of GPUs that NVML counts; None if it did not answer."""
+        """Return the number of GPUs that NVML counts; None if it did not answer."""
         value = self.value(None, "nvmlDeviceGetCount")
         return value if isinstance(value, int) else None
 
     @property
     def failed(self) -> tuple[str, int] | None:
-        """The essential call that NVML refused, and its code; None if it refused none."""
+        """Return the essential call that NVML refused, and its code; None if it refused none."""
         for call in ESSENTIAL:
             problem = self.problems.get((None, call))
             if problem is not None and problem.code is not None:

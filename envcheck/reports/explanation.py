@@ -67,7 +67,7 @@ class Explanation(NamedTuple):
 
     @property
     def code(self) -> int:
-        """The exit code: `NOTHING`, `FAILED` or `UNEXPLAINED`."""
+        """Return the exit code: `NOTHING`, `FAILED` or `UNEXPLAINED`."""
         if not self.diagnosis.failed:
             return NOTHING
         cause = self.diagnosis.cause

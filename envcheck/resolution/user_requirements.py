@@ -41,7 +41,7 @@ class RequirementWithExtras(NamedTuple):
 
     @property
     def requirement(self) -> str:
-        """The line of a requirements file."""
+        """Return the line of a requirements file."""
         extras = f"[{','.join(self.extras)}]" if self.extras else ""
         return f"{self.bare.package}{extras}{self.bare.specifier}"
 

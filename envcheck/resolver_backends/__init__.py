@@ -76,7 +76,7 @@ class CompletionRequest:
 
     @property
     def before(self) -> str:
-        """The first moment whose uploads are excluded, as backends and PEP 700 write it; empty for none."""
+        """Return the moment from which uploads are excluded, as PEP 700 writes it; empty for none."""
         if not self.until:
             return ""
         next_day = dt.date.fromisoformat(self.until) + dt.timedelta(days=1)

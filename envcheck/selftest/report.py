@@ -27,7 +27,7 @@ class SelftestReport(NamedTuple):
 
     @property
     def code(self) -> int:
-        """The exit code: 1 if a test failed, 3 if nothing passed or a test is at fault, else 0."""
+        """Return the exit code: 1 if a test failed, 3 if nothing passed or a test is at fault, else 0."""
         results = [outcome.result for outcome in self.outcomes]
         if FAIL in results:
             return 1

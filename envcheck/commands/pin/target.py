@@ -79,17 +79,17 @@ class LockTarget:
 
     @property
     def until_by(self) -> str:
-        """The option that sets `until`, for messages."""
+        """Return the option that sets `until`, for messages."""
         return f"--exclude-newer {self.until}" if self.until else ""
 
     @property
     def driver_known(self) -> bool:
-        """Whether a driver was probed or declared."""
+        """Return whether a driver was probed or declared."""
         return self.machine.known("driver.version") is not None
 
     @property
     def no_gpu(self) -> bool:
-        """Whether it was declared that there is no GPU; a probe that found none does not count."""
+        """Return whether it was declared that there is no GPU; a probe that found none does not count."""
         count = self.machine.fact("gpus.count")
         return count.value == 0 and count.source.startswith("declared")
 

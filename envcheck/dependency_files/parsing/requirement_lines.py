@@ -34,7 +34,7 @@ class Entry(NamedTuple):
 
     @property
     def includes_address(self) -> bool:
-        """Whether the entry includes a file at an address, which is never fetched."""
+        """Return whether the entry includes a file at an address, which is never fetched."""
         included = _INCLUDE.fullmatch(self.text)
         return included is not None and "://" in included["file"]
 

@@ -29,7 +29,7 @@ class LintCase(NamedTuple):
 
     @property
     def id(self) -> str:
-        """The case's id, as written; empty if there is none."""
+        """Return the case's id, as written; empty if there is none."""
         return str(self.row.get("id", ""))
 
 
@@ -74,7 +74,7 @@ class LintSubject:
 
     @cached_property
     def error_rules(self) -> list[Rule]:
-        """The rules at error level."""
+        """Return the rules at error level."""
         return [rule for rule in self.known.rules if rule.severity is Severity.ERROR]
 
     def tables(self) -> Iterator[tuple[Rule, int, When]]:
@@ -113,12 +113,12 @@ class LintSubject:
 
     @cached_property
     def readable_cases(self) -> list[tuple[LintCase, Inventory]]:
-        """The cases whose facts can be read, with their facts."""
+        """Return the cases whose facts can be read, with their facts."""
         return [(case, case.facts) for case in self.cases if isinstance(case.facts, Inventory)]
 
     @cached_property
     def broken_cases(self) -> Mapping[str, list[tuple[LintCase, Inventory]]]:
-        """The readable cases in which a rule must come out broken, by the rule's id."""
+        """Return the readable cases in which a rule must come out broken, by the rule's id."""
         found = defaultdict(list)
         for case, facts in self.readable_cases:
             if case.row.get("expect") == "broken":

@@ -57,7 +57,7 @@ class ReadCheck:
 
     @property
     def partner(self) -> str:
-        """The package whose versions the check bounds; empty for a check that is true or false."""
+        """Return the package whose versions the check bounds; empty for a check that is true or false."""
         return self.requires or self.of
 
 

@@ -37,7 +37,7 @@ class LowerBound(NamedTuple):
 
     @property
     def least(self) -> tuple[int, int]:
-        """The administrator's moves and all moves, in the order in which costs are compared."""
+        """Return the administrator's moves and all moves, in the order in which costs are compared."""
         return self.administrator, self.moves
 
 

@@ -27,7 +27,7 @@ class RemediationProblem:
 
     @cached_property
     def measured_good(self) -> tuple[Mapping[str, str], ...]:
-        """The package versions of each run of the target that trained."""
+        """Return the package versions of each run of the target that trained."""
         if self.target is None:
             return ()
         return tuple(

@@ -55,7 +55,7 @@ class LaunchLine(NamedTuple):
 
     @property
     def trains(self) -> bool:
-        """Whether the program's name suggests no other work, such as merging or evaluating."""
+        """Return whether the program's name suggests no other work, such as merging or evaluating."""
         return not _OTHER_WORK.search(" ".join(self.program).lower().rpartition("/")[2])
 
 

@@ -66,7 +66,7 @@ class Word(NamedTuple):
 
     @property
     def bare(self) -> str:
-        """The text of the word if nothing in it is quoted or expanded, else ""."""
+        """Return the text of the word if nothing in it is quoted or expanded, else ""."""
         if len(self.pieces) == 1 and isinstance(self.pieces[0], Text) and not self.pieces[0].quoted:
             return self.pieces[0].text
         return ""
