@@ -25,7 +25,7 @@ Path = str | os.PathLike[str]
 
 
 class Report:
-    """The result of `doctor`. Its texts are cleaned and redacted: safe to print, to save and to send."""
+    """Result of `doctor`. Its texts are cleaned and redacted: safe to print, to save and to send."""
 
     def __init__(self, judged: JudgedReport) -> None:
         """Store the judged report, which is cleaned and redacted when it is first read."""

@@ -565,7 +565,7 @@ def _is_meta(tensor: Any) -> bool:
 
 
 class _Placement(NamedTuple):
-    """The device and dtype of a tensor."""
+    """Device and dtype of a tensor."""
 
     device: Any
     dtype: Any

@@ -96,7 +96,7 @@ class ClassCode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileCode:
-    """The functions and classes of one file; each name with all of its definitions.
+    """Functions and classes of one file; each name with all of its definitions.
 
     Attributes:
         functions: functions at module level.

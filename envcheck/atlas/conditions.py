@@ -74,7 +74,7 @@ class HasName:
 
 @dataclass(frozen=True, slots=True)
 class Negated:
-    """The opposite of a condition."""
+    """Opposite of a condition."""
 
     of: Condition
 
@@ -175,7 +175,7 @@ def _no_names(_path: str) -> Tri:
 
 @dataclass(frozen=True, kw_only=True)
 class Surroundings:
-    """The releases beside which a condition is decided.
+    """Releases beside which a condition is decided.
 
     Attributes:
         versions: packages of a known version; `python` among them if it is known.

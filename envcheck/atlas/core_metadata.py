@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class Requires(NamedTuple):
-    """The texts of Requires-Dist in the order of the metadata, and Requires-Python; empty where absent.
+    """Texts of Requires-Dist in the order of the metadata, and Requires-Python; empty where absent.
 
     `known` is false if the file does not say what is required: it was written before Requires-Dist was usual,
     or leaves it to the build (`Dynamic: Requires-Dist`).

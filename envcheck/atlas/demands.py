@@ -46,7 +46,7 @@ _BACKENDS = (
 
 
 class DemandKind(StrEnum):
-    """The form in which code uses something of another package."""
+    """Form in which code uses something of another package."""
 
     MODULE = "module"
     NAME = "name"

@@ -68,7 +68,7 @@ class StackPackage:
 
 @dataclass(frozen=True, kw_only=True)
 class EntryTable:
-    """The packages by normalised name, and the module names that stand for them.
+    """Packages by normalised name, and the module names that stand for them.
 
     Attributes:
         packages: by normalised name; the import name of any other package is taken to be its own name.

@@ -94,11 +94,11 @@ Names: TypeAlias = dict[str, SymbolValue]
 
 
 class _Falls:
-    """The outcome of a block that ran to its end without a `return`."""
+    """Outcome of a block that ran to its end without a `return`."""
 
 
 class _Raises:
-    """The outcome of a block that raised; a module that raises is not imported."""
+    """Outcome of a block that raised; a module that raises is not imported."""
 
 
 _FALLS = _Falls()

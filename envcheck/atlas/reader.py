@@ -29,7 +29,7 @@ _PYTHON_TAG = re.compile(r"-cp3(\d+)-cp3\d+-")
 
 @dataclass(eq=False)
 class PackageReader:
-    """The releases of one package.
+    """Releases of one package.
 
     Attributes:
         name: normalised name.

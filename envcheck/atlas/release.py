@@ -8,7 +8,7 @@ from envcheck.atlas.library_facts import LibraryFacts
 
 
 class ReleaseFiles(Protocol):
-    """The files of one release by their path inside the wheel, such as `peft/__init__.py`.
+    """Files of one release by their path inside the wheel, such as `peft/__init__.py`.
 
     Stored are Python files and stubs (`.py`, `.pyi`), `METADATA` and `WHEEL` of the dist-info folder, and
     small JSON files that describe compiled parts. Of all other files only the names are known.

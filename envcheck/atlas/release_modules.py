@@ -13,7 +13,7 @@ from envcheck.atlas.summary import FileSummary, ImportOrigin
 
 
 class ModuleForm(Enum):
-    """The form of a module in a release; UNSEEN: the content is not stored, FOLDER: no `__init__`."""
+    """Form of a module in a release; UNSEEN: the content is not stored, FOLDER: no `__init__`."""
 
     SOURCE = "source"
     STUB = "stub"
@@ -33,7 +33,7 @@ _DEEPEST_REGISTERING_FILE = 2
 
 @dataclass
 class ReleaseModules:
-    """The modules below the import names of one release.
+    """Modules below the import names of one release.
 
     Attributes:
         release: the release.

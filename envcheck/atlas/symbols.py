@@ -39,7 +39,7 @@ _MOST_DIGITS = 4
 
 @dataclass(frozen=True, slots=True)
 class VersionOf:
-    """The version of a package; with `depth`, its first numbers as a tuple."""
+    """Version of a package; with `depth`, its first numbers as a tuple."""
 
     package: str
     depth: int = 0
@@ -55,14 +55,14 @@ class PartOf:
 
 @dataclass(frozen=True, slots=True)
 class FirstCharacterOf:
-    """The first character of a version as text: `__version__[0]`."""
+    """First character of a version as text: `__version__[0]`."""
 
     package: str
 
 
 @dataclass(frozen=True, slots=True)
 class SpecOf:
-    """The answer of `find_spec`: None unless the module is installed."""
+    """Answer of `find_spec`: None unless the module is installed."""
 
     module: str
 
@@ -109,7 +109,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class DistributionTable:
-    """The answer of `packages_distributions()`: import names to lists of distributions."""
+    """Answer of `packages_distributions()`: import names to lists of distributions."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -154,7 +154,7 @@ Lang = Annotated[
 
 
 class FailOn(Enum):
-    """The lowest severity that makes the exit code 1."""
+    """Lowest severity that makes the exit code 1."""
 
     ERROR = "error"
     WARNING = "warning"

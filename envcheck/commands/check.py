@@ -26,7 +26,7 @@ from envcheck.reports.findings import place_of
 
 
 class Checked(NamedTuple):
-    """The result of a check.
+    """Result of a check.
 
     `report` covers all files. `lines` holds one line for every finding. `remarks` has one line for each
     dependency that was not judged; `summary` has one line for all of them that share a file and a reason.
@@ -42,7 +42,7 @@ class Checked(NamedTuple):
 
 
 class _Context(NamedTuple):
-    """The input that is the same for every file; `python` is a version such as `3.11`, or empty."""
+    """Input that is the same for every file; `python` is a version such as `3.11`, or empty."""
 
     request: ExamineRequest
     machines: tuple[DeclaredMachine, ...]

@@ -42,7 +42,7 @@ STDIN = "-"
 
 
 class LogOrigin(NamedTuple):
-    """The command that wrote a log, and its exit code, negative for a signal.
+    """Command that wrote a log, and its exit code, negative for a signal.
 
     `named` is False if the environment was not named but found beside the command.
     """
@@ -53,7 +53,7 @@ class LogOrigin(NamedTuple):
 
 
 class _Known(NamedTuple):
-    """The knowledge that a log is explained with; `tree` is all of compat/."""
+    """Knowledge that a log is explained with; `tree` is all of compat/."""
 
     all_probes: tuple[probes.Probe, ...]
     keys: Vocabulary
@@ -70,7 +70,7 @@ class _LogText(NamedTuple):
 
 
 class _Environment(NamedTuple):
-    """The environment to judge, its name, notes on it, and diagnostics on configurations."""
+    """Environment to judge, its name, notes on it, and diagnostics on configurations."""
 
     subject: str
     inventory: Inventory

@@ -42,7 +42,7 @@ NO_MANIFEST = "none"
 # `__eq__` and `__repr__` are not used; building them would take 0.3 ms of every start.
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False, repr=False)
 class GateOptions:
-    """The gate's own options; for None and empty values, the settings decide.
+    """Options of the gate alone; for None and empty values, the settings decide.
 
     Attributes:
         machines: names of declared machines to judge for.
@@ -69,7 +69,7 @@ class GateOptions:
 
 
 class GateOutcome(NamedTuple):
-    """The result of a gate: the report, the decision, and the manifest's data as `tree`."""
+    """Result of a gate: the report, the decision, and the manifest's data as `tree`."""
 
     report: Report
     decision: Decision

@@ -202,7 +202,7 @@ def _parse_train(given: Sequence[str]) -> dict[str, str | int | bool]:
 
 
 class _Series:
-    """The measurements of one run: what they share, and one method for each combination."""
+    """Measurements of one run: what they share, and one method for each combination."""
 
     def __init__(self, options: MeasureOptions, target: Target, folder: Path, host: Host, tell: Tell) -> None:
         self._options, self._folder, self._tell = options, folder, tell

@@ -24,7 +24,7 @@ _MOST_TRIED = 60
 
 
 class RangesRead(NamedTuple):
-    """The ranges of a list by package, and the releases that an installer takes for them."""
+    """Ranges of a list by package, and the releases that an installer takes for them."""
 
     ranges: Mapping[str, ListedPackage]
     choice: InstallerChoice

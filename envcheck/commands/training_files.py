@@ -31,7 +31,7 @@ _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 class Configured(NamedTuple):
-    """The merged facts of all configurations, and diagnostics on them, worst first."""
+    """Merged facts of all configurations, and diagnostics on them, worst first."""
 
     facts: tuple[Fact, ...] = ()
     remarks: tuple[Diagnostic, ...] = ()

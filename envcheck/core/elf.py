@@ -43,7 +43,7 @@ _SEGMENT, _SECTION = "<IIQQQQQQ", "<IIQQQQIIQQ"
 
 
 class Library(NamedTuple):
-    """The dynamic section of a shared library.
+    """Dynamic section of a shared library.
 
     `machine` is the architecture's number in the ELF header. `soname` and `needed` are file names. `search`
     lists the folders of DT_RPATH or DT_RUNPATH as written, with `$ORIGIN`. `symbols`, `names` and `hashes`
@@ -184,7 +184,7 @@ def _undefined(read: Read, library: Library) -> tuple[bytes, ...] | None:
 
 
 class Exports:
-    """The symbols that a library defines for others, looked up one by one in its DT_GNU_HASH table."""
+    """Symbols that a library defines for others, looked up one by one in its DT_GNU_HASH table."""
 
     def __init__(self, read: Read, library: Library) -> None:
         """Read the table without its chains; `readable` is False if there is no usable table."""

@@ -76,7 +76,7 @@ NOT_GIVEN = Unknown("not given", asked=False)
 
 
 class Kind(enum.Enum):
-    """The type of a fact's value, which decides the comparisons that a rule may make with it."""
+    """Type of a fact's value, which decides the comparisons that a rule may make with it."""
 
     VERSION = "version"  # a string that `core.versions` compares
     NUMBER = "number"  # a whole number
@@ -86,7 +86,7 @@ class Kind(enum.Enum):
 
 
 class Key(NamedTuple):
-    """The declaration of a fact: its kind, its meaning and unit (`help`), its closed set of words if any.
+    """Declaration of a fact: its kind, its meaning and unit (`help`), its closed set of words if any.
 
     `phrases` spell values for sentences such as "if ZeRO-3 and …" (`{"3": "ZeRO-3"}`). The phrase under
     `"*"` serves every other value, which replaces its `{}`.
@@ -163,7 +163,7 @@ def normalised(name: str) -> str:
 
 
 class Vocabulary:
-    """The closed set of keys: `pkg.*` admits any distribution, `pkg.*.editable` that detail of any."""
+    """Closed set of keys: `pkg.*` admits any distribution, `pkg.*.editable` that detail of any."""
 
     def __init__(self, keys: Mapping[str, Key]) -> None:
         """Take the declared keys, including patterns with `*` as their second part."""

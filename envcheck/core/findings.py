@@ -15,7 +15,7 @@ from envcheck.core.rules import Cell, Fix, Matrix, Rule, Severity, Target, When
 
 
 class Verdict(enum.Enum):
-    """The result of judging one rule."""
+    """Result of judging one rule."""
 
     BROKEN = "broken"
     UNDECIDED = "undecided"  # it needs a fact that could not be read
@@ -60,7 +60,7 @@ class Waiting(NamedTuple):
 
 
 class Judgement(NamedTuple):
-    """The results of judging a set of rules: findings, worst first, and the other outcomes."""
+    """Results of judging a set of rules: findings, worst first, and the other outcomes."""
 
     findings: tuple[Finding, ...]
     waiting: tuple[Waiting, ...]
@@ -77,7 +77,7 @@ class Judgement(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """The measured combination that is nearest to what is installed, and where the two differ.
+    """Measured combination that is nearest to what is installed, and where the two differ.
 
     `differences` are (package, installed version or "not installed", measured version). If there are none,
     this exact combination was measured.
@@ -114,7 +114,7 @@ class Unresolved(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """The smallest set of moves after which the judge passes, and the rules that no move fixes.
+    """Smallest set of moves after which the judge passes, and the rules that no move fixes.
 
     `brings` are rules below `level` that only the moves break. `proved` states what the search proved:
     `smallest`; `fewest` (no plan has fewer moves, but one with as many may be smaller); or nothing.
@@ -161,7 +161,7 @@ def _badness(item: Finding | Diagnostic) -> tuple[bool, int]:
 
 
 class Question(enum.Enum):
-    """The question that a report answers, one for each command."""
+    """Question that a report answers, one for each command."""
 
     DOCTOR = "doctor"  # will it train?
     CHECK = "check"  # may these files be installed?

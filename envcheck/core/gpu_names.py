@@ -61,7 +61,7 @@ class GpuWords(NamedTuple):
 
 
 class GpuMatch(NamedTuple):
-    """The models that a name fits, all of one compute capability.
+    """Models that a name fits, all of one compute capability.
 
     `exact` is False if only the capability is certain: the name is that of a variant, or its memory size is
     not one of the model's.

@@ -32,7 +32,7 @@ class RuleText(NamedTuple):
 
 
 class Language:
-    """The translations of one language; for English there are none, and every text stays as it is.
+    """Translations of one language; for English there are none, and every text stays as it is.
 
     `words` maps the phrases of reports. `sentences` maps texts that reach a report complete: why a fact could
     not be read, where it was read, notes of the judge. Both map templates, in which `{}` is a placeholder.

@@ -29,7 +29,7 @@ class Severity(enum.Enum):
 
 
 class Basis(enum.Enum):
-    """The evidence for a rule, strongest first; a bound claims no more than its evidence shows."""
+    """Evidence for a rule, strongest first; a bound claims no more than its evidence shows."""
 
     MEASURED = "measured"  # run by this project, or read from the published archive
     SOURCE = "source"  # read from the code of the named versions
@@ -39,7 +39,7 @@ class Basis(enum.Enum):
 
 
 class Source(NamedTuple):
-    """The source of a statement: its URL, its kind, and the ISO date it was last checked."""
+    """Source of a statement: its URL, its kind, and the ISO date it was last checked."""
 
     url: str
     kind: str
@@ -182,7 +182,7 @@ class Cell(NamedTuple):
 
 
 class Default(NamedTuple):
-    """The value of a fact that was not given, if `when` matches; the first matching row applies."""
+    """Value of a fact that was not given, if `when` matches; the first matching row applies."""
 
     key: str
     value: str | int | bool

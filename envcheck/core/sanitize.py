@@ -81,7 +81,7 @@ def _replace_word(text: str, word: str, replacement: str, before: str = "") -> s
 
 
 class Private(NamedTuple):
-    """The names that no report shows: home folders, the user's name, names of this machine."""
+    """Names that no report shows: home folders, the user's name, names of this machine."""
 
     homes: tuple[str, ...] = ()
     user: str = ""

@@ -68,7 +68,7 @@ class TomlRow(NamedTuple):
 
 
 class RowLocations(NamedTuple):
-    """The locations of all rows by kind, in the order of `knowledge.load.gather`."""
+    """Locations of all rows by kind, in the order of `knowledge.load.gather`."""
 
     rows: Mapping[str, tuple[TomlRow, ...]]
     tables: Mapping[str, TomlRow]  # tables of matrix.toml: `target.zero3-lora`, `known_through`, …

@@ -48,7 +48,7 @@ class ListedPackage(NamedTuple):
 
 
 class DependencyList(NamedTuple):
-    """The content of one file, or of one stage of a Dockerfile: packages, and facts on Python and builds.
+    """Content of one file, or of one stage of a Dockerfile: packages, and facts on Python and builds.
 
     `whole` means that the list has everything that will be installed, dependencies included. `remarks` say
     what was not read, each with its place. `fresh` means that nothing is installed yet, so an installer

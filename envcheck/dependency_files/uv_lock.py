@@ -76,7 +76,7 @@ def _member(row: object) -> str:
 
 
 class _UvLock:
-    """The packages of a lock and how they depend on each other."""
+    """Packages of a lock and how they depend on each other."""
 
     def __init__(
         self, rows: Sequence[Any], lines: Sequence[int], where: str, context: ReadingContext

@@ -31,7 +31,7 @@ _MOST_REMEMBERED = 4096
 
 
 class Judged(NamedTuple):
-    """The judgement of a machine; `nothing` gives the reason if there was nothing to judge."""
+    """Judgement of a machine; `nothing` gives the reason if there was nothing to judge."""
 
     judgement: Judgement
     nothing: str = ""
@@ -69,7 +69,7 @@ _Number: TypeAlias = tuple[dict[str, Any], str, int]
 
 
 class Fleet:
-    """The records taken so far.
+    """Records taken so far.
 
     `judged` holds the judgement of each distinct machine and `profiles` each distinct profile. `nodes` gives
     the index of a node's machine and profile in these, by the node's name.

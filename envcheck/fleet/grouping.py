@@ -19,7 +19,7 @@ _IRRELEVANT = frozenset({"gpu.memory_free_mib", "python.origin", "gpus.models"})
 
 
 class JudgeView(NamedTuple):
-    """The facts by which the judge can tell machines apart, and the bounds of those that are numbers."""
+    """Facts by which the judge can tell machines apart, and the bounds of those that are numbers."""
 
     keys: frozenset[str]
     bounds: Mapping[str, tuple[int, ...]]

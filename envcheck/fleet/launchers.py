@@ -13,7 +13,7 @@ from envcheck.fleet import hostlist
 
 
 class Started(NamedTuple):
-    """The rank of this process among `world` ranks, and its job.
+    """Rank of this process among `world` ranks, and its job.
 
     `local` is the rank within the node, or None if the launcher does not set it. `job` is the same text for
     all ranks of one start; as far as the launcher's variables allow, it differs between starts. It is empty
@@ -33,7 +33,7 @@ class Started(NamedTuple):
 
 
 class _Names(NamedTuple):
-    """The variables that a launcher sets; if several have one purpose, the first that is set counts."""
+    """Variables that a launcher sets; if several have one purpose, the first that is set counts."""
 
     launcher: str
     rank: str

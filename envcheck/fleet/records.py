@@ -22,7 +22,7 @@ MOST_GPUS = 1024
 
 
 class NodeRecord(NamedTuple):
-    """The facts of a node as text, their origin (`facts.jsonl:17`), and a name if the text has none."""
+    """Facts of a node as text, their origin (`facts.jsonl:17`), and a name if the text has none."""
 
     where: str
     text: str

@@ -22,7 +22,7 @@ _NOWHERE = f"/{os.urandom(16).hex()}"  # random, so that no tree can contain it
 
 
 class Host:
-    """The machine: `root` is put before every absolute path, `environ` is its environment."""
+    """Machine: `root` is put before every absolute path, `environ` is its environment."""
 
     def __init__(self, root: Path = Path("/"), environ: Mapping[str, str] | None = None) -> None:
         """Take the root, and the environment's variables; without them, a copy of this process's."""

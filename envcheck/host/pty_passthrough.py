@@ -39,14 +39,14 @@ NO_FAILURE = frozenset({signal.SIGINT, signal.SIGPIPE})
 
 
 class Gap(NamedTuple):
-    """The number of lines and bytes that were printed but not kept."""
+    """Number of lines and bytes that were printed but not kept."""
 
     lines: int
     size: int
 
 
 class KeptOutput:
-    """The kept part of an output of any length: its beginning, around the first tracebacks, its end."""
+    """Kept part of an output of any length: its beginning, around the first tracebacks, its end."""
 
     def __init__(self) -> None:
         """Start with nothing kept."""
@@ -103,7 +103,7 @@ class KeptOutput:
 
 
 class CommandExit(NamedTuple):
-    """The end of a command: its exit code, negative for a signal, and the termination signals received."""
+    """End of a command: its exit code, negative for a signal, and the termination signals received."""
 
     code: int
     signals: frozenset[int]
@@ -172,7 +172,7 @@ class _Signals:
 
 
 class _Streams:
-    """The command's standard output and error: the ends it gets, and where they are passed on to."""
+    """Standard output and error of a command: the ends it gets, and where they are passed on to."""
 
     def __init__(self) -> None:
         self._into: dict[int, int] = {}  # the descriptor to read from, and the one to write to

@@ -31,7 +31,7 @@ _HALF_SCORE = 40.0
 
 
 class Signature(NamedTuple):
-    """The patterns of one case. `advice` and `title` are the texts of the case; `rule` may be empty.
+    """Patterns of one case. `advice` and `title` are the texts of the case; `rule` may be empty.
 
     `ambiguous`: other failures read alike, so the text alone only suggests this one.
     """

@@ -87,7 +87,7 @@ class _Training(NamedTuple):
 
 
 class PageChoices:
-    """The matrix with the choices of the page.
+    """Matrix with the choices of the page.
 
     A *dimension* is a setting (target, gpu, driver, python) or a package, and an *option* is the number of
     one of its choices. Option 0 of everything but targets means that no value is chosen.

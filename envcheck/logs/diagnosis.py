@@ -75,7 +75,7 @@ class Cause(NamedTuple):
 
 
 class Diagnosis(NamedTuple):
-    """The first cause, if there is one, its consequences, and other failures.
+    """First cause, if there is one, its consequences, and other failures.
 
     `apart` are failures that are unrelated to the cause. `survived` are failures after which the run
     continued. `matches` are those of all signatures, the cause's own first; `partial` are those that lack

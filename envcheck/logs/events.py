@@ -69,7 +69,7 @@ class Event(NamedTuple):
 
 
 class Log(NamedTuple):
-    """The events of a log by first line, with the number of its lines and bytes.
+    """Events of a log by first line, with the number of its lines and bytes.
 
     `progress` has the first and last line of each stretch in which the run trained, and `trained_until` is
     the last line that reports a step, 0 without one. `crowded` says that some events were left out.

@@ -203,7 +203,7 @@ def _last_step(block: bytes) -> int:
 
 
 class _Hits:
-    """The places of words in a part of the data, found one after the other."""
+    """Places of words in a part of the data, found one after the other."""
 
     def __init__(self, data: bytes, start: int, stop: int, words: Sequence[bytes]) -> None:
         self._lowered = data[start:stop].lower()

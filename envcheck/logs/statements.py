@@ -57,7 +57,7 @@ class _Ending(NamedTuple):
 
 
 class StatementPatterns:
-    """The forms of the tables, compiled."""
+    """Forms of the tables, compiled."""
 
     def __init__(self, tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
         """Read the tables `failure_line`, `failure_message` and `ending`."""

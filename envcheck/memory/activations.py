@@ -67,7 +67,7 @@ _FOUR_NORMS = 4  # norms of a layer that also normalises the outputs of attentio
 
 
 class _Layer:
-    """The widths of a layer (elements for one token), and the bytes that follow from them."""
+    """Widths of a layer (elements for one token), and the bytes that follow from them."""
 
     def __init__(self, model: ModelShape, shape: Decoder, training: Training) -> None:
         self.shape, self.training = shape, training
@@ -146,7 +146,7 @@ class _Layer:
 
 
 class _LinearInputs:
-    """The bytes for one token that linear modules keep of the tensors that they read."""
+    """Bytes for one token that linear modules keep of the tensors that they read."""
 
     def __init__(
         self, model: ModelShape, shape: Decoder, training: Training, width: int, residual: int

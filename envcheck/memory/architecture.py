@@ -31,7 +31,7 @@ MOST_PARAMETERS = 10**14
 
 
 class Decoder(NamedTuple):
-    """The sizes from which activations are computed; widths count elements."""
+    """Sizes from which activations are computed; widths count elements."""
 
     hidden: int
     layers: int

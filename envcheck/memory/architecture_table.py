@@ -21,7 +21,7 @@ LARGEST = 10**9
 
 @dataclass(frozen=True, kw_only=True)
 class SizeKeys:
-    """The config.json keys of each size, and the value to use if config.json has none of them."""
+    """Keys of config.json for each size, and the value to use if config.json has none of them."""
 
     keys: Mapping[str, str | list[str]]
     preset: Mapping[str, int]
@@ -43,7 +43,7 @@ class SizeKeys:
 
 @dataclass(frozen=True, kw_only=True)
 class ExpertsRow:
-    """The config.json keys of a mixture of experts; empty for what the architecture does not have."""
+    """Keys of config.json for a mixture of experts; empty for what the architecture does not have."""
 
     count: str
     width: str
@@ -154,7 +154,7 @@ def flag(config: Mapping[str, Any], key: str, default: bool) -> bool:
 
 
 class Sizes:
-    """The sizes of a configuration by their usual names, found under the keys that a row gives."""
+    """Sizes of a configuration by their usual names, found under the keys that a row gives."""
 
     def __init__(self, config: Mapping[str, Any], keys: SizeKeys, where: str) -> None:
         """Take the configuration; `where` names it in errors."""

@@ -60,7 +60,7 @@ class Part(NamedTuple):
 
 
 class Estimate(NamedTuple):
-    """The memory of a training, in bytes.
+    """Memory of a training, in bytes.
 
     `parts` are the parts on a rank's GPU in `phase`, the phase that needs most. `phases` has the sum of each
     phase. `host` are the parts on the host for each rank. `rest` is the memory between two steps. `trainable`

@@ -13,7 +13,7 @@ Counter: TypeAlias = Callable[[Training], estimate.Estimate]
 
 
 class Room(NamedTuple):
-    """The memory of a machine, in bytes: `gpu` is that of its smallest visible GPU, `ram` that of the host.
+    """Memory of a machine, in bytes: `gpu` is that of its smallest visible GPU, `ram` that of the host.
 
     The ranks on the machine, `ranks` of them, share the host's memory. `free` means that `gpu` is what is
     available now; otherwise it is the total. `ram_free` means the same for `ram`. `declared` means that the
@@ -49,7 +49,7 @@ class Option(NamedTuple):
 
 
 class Options(NamedTuple):
-    """The table of ZeRO stages and offloads, and the cheapest change that fits, if one was found."""
+    """Table of ZeRO stages and offloads, and the cheapest change that fits, if one was found."""
 
     table: tuple[tuple[Option, ...], ...]
     cheapest: Option | None

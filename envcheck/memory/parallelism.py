@@ -31,7 +31,7 @@ class Gradients(NamedTuple):
 
 
 class RankMemory(NamedTuple):
-    """The memory of a rank, in bytes.
+    """Memory of a rank, in bytes.
 
     `rest` is allocated between steps, `live` while layers run, `communication` during the backward pass and
     `step` during the optimizer's step. `host` is allocated in the memory of the host.

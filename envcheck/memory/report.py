@@ -36,7 +36,7 @@ class MemoryTable(NamedTuple):
 
     @property
     def code(self) -> int:
-        """Return the exit code: 0 fits or tight, 1 does not fit, 2 unreadable configuration, 3 cannot tell."""
+        """Return the exit code: 0 fits or tight, 1 does not fit, 2 unreadable file, 3 cannot tell."""
         if any(diagnostic.code == UNREADABLE for diagnostic in self.diagnostics):
             return 2
         return {"fits": 0, "tight": 0, "does not fit": 1}.get(self.verdict, 3)

@@ -23,7 +23,7 @@ ALL_LINEAR = "all-linear"
 
 
 class Training(NamedTuple):
-    """The settings of a training.
+    """Settings of a training.
 
     Buckets and thresholds count elements. If `targets` is empty, PEFT chooses the modules.
     """

@@ -38,7 +38,7 @@ class Waiver(NamedTuple):
 
 
 class DeclaredMachine(NamedTuple):
-    """The machine an image will run on: its driver, GPUs and platform; empty if not declared."""
+    """Machine an image will run on: its driver, GPUs and platform; empty if not declared."""
 
     name: str
     driver: str = ""
@@ -47,7 +47,7 @@ class DeclaredMachine(NamedTuple):
 
 
 class Settings(NamedTuple):
-    """The values of a settings file; the options of a command override them."""
+    """Values of a settings file; the options of a command override them."""
 
     file: str = ""
     matrix: tuple[str, ...] = ()
@@ -81,7 +81,7 @@ class Policy(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """The exit code and the reasons.
+    """Exit code and the reasons.
 
     The code is 0 if the gate is open, 1 if findings or diagnostics of a configuration shut it, 2 if a
     configuration could not be read (the rest was judged, but there may be more to find), and 3 if there was

@@ -22,7 +22,7 @@ from envcheck.host.machine import Host
 
 
 class ProbeRequest(NamedTuple):
-    """The interpreter or environment folder to examine, and how.
+    """Interpreter or environment folder to examine, and how.
 
     `python` is an interpreter or the folder of a virtual environment; `named_by` says where it was named
     (`--python`, `VIRTUAL_ENV`, …). With `static` nothing of the environment is run. `deadline_s` is the time

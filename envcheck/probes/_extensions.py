@@ -55,7 +55,7 @@ class _Module(NamedTuple):
 
 
 class _Torch(NamedTuple):
-    """The libraries in torch/lib: their names, what they define, and the CUDA runtime they need.
+    """Libraries in torch/lib: their names, what they define, and the CUDA runtime they need.
 
     `answers` caches look-ups, because modules of one package mostly need the same symbols. `until` is the end
     of the time for look-ups, by the monotonic clock.
@@ -95,7 +95,7 @@ def architectures_of_torch(host: Host, folder: str) -> tuple[str, ...]:
 
 
 class _Own(NamedTuple):
-    """The libraries of one package: their names, and a function that reads what they define.
+    """Libraries of one package: their names, and a function that reads what they define.
 
     The function is only called for symbols that torch does not define.
     """

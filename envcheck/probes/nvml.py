@@ -91,7 +91,7 @@ CallKey: TypeAlias = tuple[int | None, str]
 
 
 class FactSource(NamedTuple):
-    """The call that a fact comes from, and the function that turns its answer into a reading."""
+    """Call that a fact comes from, and the function that turns its answer into a reading."""
 
     call: str
     read: Callable[[object], Reading]

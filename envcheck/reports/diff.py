@@ -38,7 +38,7 @@ class FactDifference(NamedTuple):
 
 
 class InventoryDiff(NamedTuple):
-    """The facts that differ, by group, and the findings: new, gone, or in both reports."""
+    """Facts that differ, by group, and the findings: new, gone, or in both reports."""
 
     groups: Mapping[str, tuple[FactDifference, ...]]
     appear: tuple[Finding, ...]

@@ -15,14 +15,14 @@ from envcheck.reports.findings import fails, is_waived
 
 
 class Headline(NamedTuple):
-    """The answer, and its mark (a key of `MARKS`)."""
+    """Answer, and its mark (a key of `MARKS`)."""
 
     text: str
     mark: str
 
 
 class _Words(NamedTuple):
-    """The wording of a command's possible answers."""
+    """Wording of a command's possible answers."""
 
     no: str
     perhaps_not: str

@@ -27,7 +27,7 @@ class RangeConflict(NamedTuple):
 
 
 class InstallerChoice(NamedTuple):
-    """The releases that an installer chooses, and the requirements that exclude each other.
+    """Releases that an installer chooses, and the requirements that exclude each other.
 
     `chosen` is empty if no choice was found. `admitted` are the releases of each range that can be installed
     beside the pins, newest first.
@@ -60,7 +60,7 @@ def choose_releases(
 
 
 class _ChoiceSearch:
-    """The newest compatible releases, found as pip finds them: newest first, in the order of the file."""
+    """Newest compatible releases, found as pip finds them: newest first, in the order of the file."""
 
     def __init__(
         self, pinned: Mapping[str, str], ranges: Mapping[str, str], table: ReleaseTable, python: str

@@ -151,7 +151,7 @@ def choose_backend(host: Host, backends: Iterable[Backend], name: str = "") -> B
 
 @dataclass(frozen=True, slots=True)
 class BackendSelection:
-    """The backend whose answer is used, and others whose answers are compared with it."""
+    """Backend whose answer is used, and others whose answers are compared with it."""
 
     backend: Backend
     others: tuple[Backend, ...] = ()

@@ -105,7 +105,7 @@ def _per_device(rule: Rule) -> bool:
 
 
 class _Answer(NamedTuple):
-    """The answer for a rule on one device, or on the machine: YES is broken, NO is passed."""
+    """Answer for a rule on one device, or on the machine: YES is broken, NO is passed."""
 
     tri: Tri
     table: When

@@ -26,7 +26,7 @@ class UnreadableMetadata(NamedTuple):
 
 
 class RequirementCheck(NamedTuple):
-    """The requirements that are not surely met, the number of those that are, and what cannot be read."""
+    """Requirements that are not surely met, the number of those that are, and what cannot be read."""
 
     unmet: list[Requirement]
     met: int

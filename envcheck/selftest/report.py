@@ -116,7 +116,7 @@ def _variant_name(outcome: Outcome) -> str:
 
 
 class _VariantLines:
-    """The lines on each variant; text already written for an earlier variant is referred to, not repeated."""
+    """Lines on each variant; text already written for an earlier variant is referred to, not repeated."""
 
     def __init__(self) -> None:
         self._first: dict[tuple[str, ...], str] = {}  # text already written → its variant

@@ -12,7 +12,7 @@ from envcheck.core.findings import Diagnostic
 
 
 class Section(NamedTuple):
-    """The value of a setting that contains other settings: the names directly inside it."""
+    """Value of a setting that contains other settings: the names directly inside it."""
 
     names: tuple[str, ...] = ()
 
@@ -37,7 +37,7 @@ class Setting(NamedTuple):
 
 
 class ProgramSource(NamedTuple):
-    """The names in the code of a program and of its project's modules; `file` is the program's own file.
+    """Names in the code of a program and of its project's modules; `file` is the program's own file.
 
     `unresolved` are the packages, other than the standard library, that the code imports and that were not
     read. `options` are the options of the program that have a literal default, with that default.
@@ -52,7 +52,7 @@ class ProgramSource(NamedTuple):
 
 
 class Document(NamedTuple):
-    """The settings of one text, or of one launch in it.
+    """Settings of one text, or of one launch in it.
 
     If a name is given twice, the later setting applies, as in every program; `repeated` has the name, the
     first place and the later place. `deviations` are the first of each kind of syntax beyond the form (a

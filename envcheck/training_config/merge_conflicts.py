@@ -48,7 +48,7 @@ def _certain_trainer(part: Interpretation) -> bool:
 
 
 class _Given(NamedTuple):
-    """The value of an argument, and the setting that gives it; without a setting it is the default."""
+    """Value of an argument, and the setting that gives it; without a setting it is the default."""
 
     value: SettingValue
     setting: Setting | None

@@ -13,7 +13,7 @@ _BEFORE_PLACE = 40  # of these, characters before the place if the line is longe
 
 
 class SourceLines:
-    """The offsets at which the lines of a text begin."""
+    """Offsets at which the lines of a text begin."""
 
     def __init__(self, text: str, file: str) -> None:
         """Index the text; `file` is the name that places get."""

@@ -32,7 +32,7 @@ __all__ = ["FitOptions", "estimate_memory", "read_model"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FitOptions:
-    """The options of `fit` besides those of `doctor`; None means that an option was not given.
+    """Options of `fit` besides those of `doctor`; None means that an option was not given.
 
     Attributes:
         model: a folder with a config.json, a config.json itself, or `params=7.6e9,…`.

@@ -290,7 +290,7 @@ class _TrainingReader:
 
 
 class TrainingRules:
-    """The rules about training at error level, in one environment."""
+    """Rules about training at error level, in one environment."""
 
     def __init__(self, read: Inventory, matrix: Matrix) -> None:
         """Take the environment's facts as they were read."""

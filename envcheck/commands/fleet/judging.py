@@ -22,7 +22,7 @@ from envcheck.host.package_files import shipped_text, source_texts
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FleetOptions:
-    """The options of `fleet` besides those of `doctor`.
+    """Options of `fleet` besides those of `doctor`.
 
     Attributes:
         source: a file, a folder, or `-` for standard input.
@@ -46,7 +46,7 @@ class FleetOptions:
 
 
 class FleetResult(NamedTuple):
-    """The result for one process: the exit code, which all ranks share, and on rank 0 the report."""
+    """Result for one process: the exit code, which all ranks share, and on rank 0 the report."""
 
     report: summary.FleetReport | None
     code: int

@@ -44,7 +44,7 @@ def report_on_ray(request: ExamineRequest, options: FleetOptions) -> summary.Fle
 
 
 class _ClusterAnswers(NamedTuple):
-    """The nodes that answered, those that did not, and a line for each that was not queried."""
+    """Nodes that answered, those that did not, and a line for each that was not queried."""
 
     fleet: collect.Fleet
     missing: list[summary.Missing]

@@ -46,7 +46,7 @@ _READER_OF_FILES = (
 
 
 class StoredReaders:
-    """The readers of all stored packages, with the file summaries of earlier runs."""
+    """Readers of all stored packages, with the file summaries of earlier runs."""
 
     def __init__(self, store: ReleaseStore, packages: Sequence[str]) -> None:
         """Take the store and the packages that are compared with one another."""

@@ -32,7 +32,7 @@ _COMPRESSION = 4  # of 9: half the time of the default for 3 % more bytes
 
 
 class StoredFiles:
-    """The files of one stored release, unpacked when they are read."""
+    """Files of one stored release, unpacked when they are read."""
 
     def __init__(self, archive: zipfile.ZipFile) -> None:
         """Take the open archive."""

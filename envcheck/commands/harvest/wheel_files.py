@@ -34,7 +34,7 @@ _ONE_AT_A_TIME = threading.Lock()
 
 
 class KeptFiles(NamedTuple):
-    """The kept files of a release by path, the paths of its other files, and what it requires."""
+    """Kept files of a release by path, the paths of its other files, and what it requires."""
 
     files: dict[str, bytes]
     others: tuple[str, ...]

@@ -22,7 +22,7 @@ Row = Mapping[str, Any]
 
 
 class _LockedTorch(NamedTuple):
-    """The properties of torch that a wheel must match: minor version, CUDA, and C++11 ABI if known."""
+    """Properties of torch that a wheel must match: minor version, CUDA, and C++11 ABI if known."""
 
     minor: str
     cuda: str

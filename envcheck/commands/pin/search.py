@@ -279,7 +279,7 @@ def _another_release(yanked: backends.YankedError) -> UserRequirement:
 
 
 class _IndexOffer(NamedTuple):
-    """The releases that the index still has, and a line for each pinned one that it lacks or has yanked."""
+    """Releases that the index still has, and a line for each pinned one that it lacks or has yanked."""
 
     releases: tuple[Release, ...]
     lacking: list[str]

@@ -10,7 +10,7 @@ from envcheck.host.machine import Host
 
 
 class LaunchedRank(NamedTuple):
-    """The rank of this process, and the address and port of rank 0."""
+    """Rank of this process, and the address and port of rank 0."""
 
     rank: int
     world: int

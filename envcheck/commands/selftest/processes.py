@@ -45,7 +45,7 @@ AT_ONCE = 8
 
 
 class Batch(NamedTuple):
-    """The variants that run in one worker, and so in the same number of ranks."""
+    """Variants that run in one worker, and so in the same number of ranks."""
 
     number: int
     selected: tuple[Selected, ...]
@@ -104,7 +104,7 @@ class _Worker(NamedTuple):
 
 
 class WorkerPool:
-    """The workers of a run; leaving the context ends the workers that still run."""
+    """Workers of a run; leaving the context ends the workers that still run."""
 
     def __init__(
         self, host: Host, prepared: TestEnvironment, options: SelftestOptions, device: str, folder: Path

@@ -31,7 +31,7 @@ _FLAG_PREFIXES = (
 
 
 class PipArguments(NamedTuple):
-    """The arguments of a `pip install`: requirements, options with their values, and whether it upgrades."""
+    """Arguments of a `pip install`: requirements, options with their values, and whether it upgrades."""
 
     requirements: tuple[ShellWord, ...]
     options: tuple[tuple[str, ShellWord], ...]

@@ -34,7 +34,7 @@ class LintCase(NamedTuple):
 
 
 class LintSubject:
-    """The files of compat/ in the forms that checks need. Expensive forms are computed once."""
+    """Files of compat/ in the forms that checks need. Expensive forms are computed once."""
 
     def __init__(
         self,

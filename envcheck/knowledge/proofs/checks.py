@@ -30,7 +30,7 @@ _MARKERS = {
 
 
 class OpenedRelease(Protocol):
-    """The published files of one release, by their path inside its wheel."""
+    """Published files of one release, by their path inside its wheel."""
 
     def text(self, name: str) -> str | None:
         """Return the text of a file; None if the release has no such file."""

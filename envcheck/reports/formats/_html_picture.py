@@ -208,7 +208,7 @@ _LINE_COLUMNS = 21  # characters that fit on a line of a box
 
 
 class _Drawing:
-    """The stack as boxes in a line.
+    """Stack as boxes in a line.
 
     A subclass sets the width and height (in SVG units), the position of the boxes, and the paths between
     them.
@@ -303,7 +303,7 @@ def _tallest(cut: Iterable[Sequence[str]]) -> int:
 
 
 class _Wide(_Drawing):
-    """The boxes in a row, with arcs below it."""
+    """Boxes in a row, with arcs below it."""
 
     name = "wide"
     wide, gap = 166, 40
@@ -335,7 +335,7 @@ class _Wide(_Drawing):
 
 
 class _Tall(_Drawing):
-    """The boxes in a column, with arcs to its right."""
+    """Boxes in a column, with arcs to its right."""
 
     name = "tall"
     wide, gap = 206, 34

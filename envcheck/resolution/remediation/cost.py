@@ -16,7 +16,7 @@ ADMINISTRATOR = frozenset({"driver"})
 
 
 class Cost(NamedTuple):
-    """The cost of a state. Costs are compared field by field, from the first one on."""
+    """Cost of a state. Costs are compared field by field, from the first one on."""
 
     administrator: int  # moves that only an administrator can make
     moves: int

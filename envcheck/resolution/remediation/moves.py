@@ -30,7 +30,7 @@ Changes = Mapping[str, Proposal]
 
 
 class MoveSize(NamedTuple):
-    """The size of one move, 1 to 4, and whether it is a downgrade."""
+    """Size of one move, 1 to 4, and whether it is a downgrade."""
 
     size: int
     downwards: bool

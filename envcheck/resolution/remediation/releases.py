@@ -16,7 +16,7 @@ from envcheck.rules.requirements import installed_requirements
 
 
 class Releases(NamedTuple):
-    """The releases that may be proposed for one Python, and what each requires.
+    """Releases that may be proposed for one Python, and what each requires.
 
     `fit` has these releases by package, oldest first. `every` has all listed releases, including those for
     another Python, yanked ones, and those newer than `known_through`. `requires` maps (package, version) to

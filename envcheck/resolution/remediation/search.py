@@ -25,7 +25,7 @@ a second."""
 
 @dataclass(frozen=True, kw_only=True)
 class RemediationSpace:
-    """The parts with which the search solves one problem."""
+    """Parts with which the search solves one problem."""
 
     problem: RemediationProblem
     editor: InventoryEditor
@@ -54,7 +54,7 @@ class RemediationSpace:
 
 
 class RemediationResult(NamedTuple):
-    """The best changes that a search found (None if it found none), and what it proved.
+    """Best changes that a search found (None if it found none), and what it proved.
 
     `fewest` means that no answer has fewer moves (or that there is no answer); `smallest` means that no
     answer with the same number of moves is smaller.
@@ -83,7 +83,7 @@ class SearchLimits:
 
 
 class _Frontier:
-    """The states still to be visited, those with the smallest lower bound first. No state is added twice."""
+    """States still to be visited, those with the smallest lower bound first. No state is added twice."""
 
     def __init__(self, space: RemediationSpace, limits: SearchLimits) -> None:
         self.space, self.limits = space, limits

@@ -19,7 +19,7 @@ from envcheck.rules.requirements import check_requirements, installed_requiremen
 
 
 class RemediationState(NamedTuple):
-    """The inventory after some changes (`settled`), and the findings that are still unresolved."""
+    """Inventory after some changes (`settled`), and the findings that are still unresolved."""
 
     changes: Changes
     settled: Inventory

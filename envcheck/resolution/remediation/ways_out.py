@@ -31,7 +31,7 @@ class WayOutStep(NamedTuple):
 
 
 class WayOut(NamedTuple):
-    """The facts that have to change together, and the cost of that in words."""
+    """Facts that have to change together, and the cost of that in words."""
 
     steps: Sequence[WayOutStep]
     cost: str = ""

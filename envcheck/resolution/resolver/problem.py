@@ -49,7 +49,7 @@ class Objection(NamedTuple):
 
 
 class SearchProblem(NamedTuple):
-    """The input of a search: the knowledge, the target, the machine's facts, and all further constraints.
+    """Input of a search: the knowledge, the target, the machine's facts, and all further constraints.
 
     `until` is an ISO date; releases after it are not used. `until_by` names the option that gave the date.
     `dependencies` are packages that other packages of the search require, each after those that require it.
@@ -76,7 +76,7 @@ problem's tuples."""
 
 
 class Answer(NamedTuple):
-    """The answer of a search: versions by package, and the training facts it changed; or why there are none.
+    """Answer of a search: versions by package, and the training facts it changed; or why there are none.
 
     `brought` has the versions of dependencies. If nothing fits, `versions` is None and `reasons` has
     everything that refused a choice: enough to refuse all choices, but not a minimal set. `nodes` is the

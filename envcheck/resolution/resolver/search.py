@@ -80,7 +80,7 @@ def _answer(problem: SearchProblem, found: Choice, nodes: int, *, measured: bool
 
 
 class _Offer(NamedTuple):
-    """The versions of each wanted package, newest first, what each requires, and what excluded the others.
+    """Versions of each wanted package, newest first, what each requires, and what excluded the others.
 
     `brought` has the versions of dependencies, and `required` the packages that the user requires besides the
     target's. If a package has no version at all, `missing` has the reasons.

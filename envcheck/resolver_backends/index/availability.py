@@ -19,7 +19,7 @@ PAGES_S = 60.0
 
 
 class Offer(NamedTuple):
-    """The releases of a package that have a usable file on the index, and the yanked ones among them.
+    """Releases of a package that have a usable file on the index, and the yanked ones among them.
 
     `source_only` has the releases with a source distribution but no usable file.
     """

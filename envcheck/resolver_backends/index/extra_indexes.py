@@ -39,7 +39,7 @@ METADATA_LIMIT = 4 * 1024 * 1024
 
 
 class ExtraIndexWheels(NamedTuple):
-    """The wheels of one package on one extra index.
+    """Wheels of one package on one extra index.
 
     `label` names the index without its address. `pins` has the wheels that a lock may contain, by version.
     `refused` has the reason for each version that a lock may not contain. `why` says why the index was not

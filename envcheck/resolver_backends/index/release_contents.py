@@ -52,7 +52,7 @@ class _Archive(Protocol):
 
 
 class ReleaseContents:
-    """The files of one release, read from its archive on request."""
+    """Files of one release, read from its archive on request."""
 
     def __init__(self, archive: _Archive, wheels: Sequence[str]) -> None:
         """Take the archive of the release, and the names of all its wheels."""
@@ -143,7 +143,7 @@ def _unpacked(name: str, body: bytes) -> list[tuple[str, bytes]]:
 
 
 class PublishedPackages:
-    """The releases of packages on the user's index; if a folder of copies has a release, it is read there.
+    """Releases of packages on the user's index; if a folder of copies has a release, it is read there.
 
     The folder holds `PACKAGE/VERSION.zip`, with paths as in the wheel.
     """

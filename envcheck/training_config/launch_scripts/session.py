@@ -27,7 +27,7 @@ def nothing_beside(name: str) -> str | None:
 
 
 class Session:
-    """The state of following one script; `beside` reads the scripts that it starts or sources.
+    """State of following one script; `beside` reads the scripts that it starts or sources.
 
     `assumed` has the variables that were assumed to be unset outside the script, and "@" for its arguments.
     """

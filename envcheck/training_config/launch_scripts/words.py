@@ -47,7 +47,7 @@ class _HereDocument:
 
 
 class WordParser:
-    """The position in a text, and the grammar of words."""
+    """Position in a text, and the grammar of words."""
 
     def __init__(self, text: str, origins: tuple[tuple[int, int], ...], depth: int = 0) -> None:
         """Start at the beginning of the text; `origins` maps offsets in it to those in the author's text."""

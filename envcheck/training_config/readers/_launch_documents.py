@@ -135,7 +135,7 @@ def _broken_commands(script: FollowedScript, lines: SourceLines) -> Iterator[Dia
 
 
 class _LaunchDocuments:
-    """The documents of one launch line; `number` counts the launches of a script from 1."""
+    """Documents of one launch line; `number` counts the launches of a script from 1."""
 
     def __init__(
         self,

@@ -24,7 +24,7 @@ _MOST_TEXT = 1 << 19  # characters of all files; reading them takes half a secon
 
 
 class LaunchedProgram(NamedTuple):
-    """The code of a launched program, and the syntax tree of its own file."""
+    """Code of a launched program, and the syntax tree of its own file."""
 
     source: ProgramSource
     tree: ast.Module
@@ -65,7 +65,7 @@ def _files_of(program: str, folder: str) -> Iterator[str]:
 
 
 class _ProgramFile(NamedTuple):
-    """The content of one file of a program; `imports` has what `_imports` yields."""
+    """Content of one file of a program; `imports` has what `_imports` yields."""
 
     tree: ast.Module
     names: frozenset[str]
@@ -94,7 +94,7 @@ def _code(text: str) -> _ProgramFile | None:
 
 
 class _ProgramReader:
-    """The names in a program and in the modules of its project that it imports, directly or not."""
+    """Names in a program and in the modules of its project that it imports, directly or not."""
 
     def __init__(self, beside: Beside) -> None:
         self.names: set[str] = set()

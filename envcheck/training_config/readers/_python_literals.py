@@ -41,7 +41,7 @@ _ARITHMETIC: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
 
 
 class Literals:
-    """The values of expressions in a file; a name that is assigned exactly once has the assigned value.
+    """Values of expressions in a file; a name that is assigned exactly once has the assigned value.
 
     `options` are the values of the program's own options, by name: `args.use_lora` has the value of
     `use_lora`, unless the program itself sets the attribute.
