@@ -221,9 +221,9 @@ class _NamedFileReader:
     def _read_shipped(self, reference: Reference, document: Document, folder: Path) -> bool:
         """Read what the trainer ships under the path of a missing file; return whether it ships one."""
         dialect = recognised(document, self._known)
-        if dialect is None:
+        if dialect is None or dialect.shipped.dialect != reference.dialect:
             return False
-        end = next((end for end in dialect.shipped.files if f"/{reference.path}".endswith(f"/{end}")), "")
+        end = dialect.shipped.end_of(reference.path)
         installed = self._installed.get(dialect.package, "")
         other = installed and satisfies(installed, dialect.shipped.releases, unknown=Tri.NO) is not Tri.YES
         if not end or other:

@@ -5,6 +5,7 @@ Layout and variables: https://huggingface.co/docs/huggingface_hub/guides/manage-
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -38,8 +39,12 @@ def cache_folder(environ: Mapping[str, str]) -> Path:
     """Return the folder of the cache, as huggingface_hub chooses it from the environment."""
     for variable in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"):
         if environ.get(variable):
-            return Path(environ[variable]).expanduser()
+            return _expanded(environ[variable])
     if environ.get("HF_HOME"):
-        return Path(environ["HF_HOME"]).expanduser() / "hub"
-    cache = environ.get("XDG_CACHE_HOME") or Path(environ.get("HOME", "~")).expanduser() / ".cache"
-    return Path(cache) / "huggingface" / "hub"
+        return _expanded(environ["HF_HOME"]) / "hub"
+    cache = environ.get("XDG_CACHE_HOME") or f"{environ.get('HOME', '~')}/.cache"
+    return _expanded(cache) / "huggingface" / "hub"
+
+
+def _expanded(path: str) -> Path:
+    return Path(os.path.expanduser(path))  # noqa: PTH111 - Path.expanduser raises for an unknown user

@@ -147,11 +147,20 @@ class ExcludedRow(NamedTuple):
 class ShippedFiles(NamedTuple):
     """Configurations that a trainer ships, which people name without having them here: text by path.
 
-    The texts hold what the files have in common in `releases` of the dialect's package.
+    The texts hold what the files have in common in `releases` of the package; `dialect` is the one that they
+    are written in. A path without a folder is a name that the trainer itself resolves.
     """
 
     files: Mapping[str, str] = _EMPTY
     releases: str = ""
+    dialect: str = ""
+
+    def end_of(self, path: str) -> str:
+        """Return the path of the shipped file that a path means, also under another folder; empty if none."""
+        for end in self.files:
+            if path == end or ("/" in end and path.endswith(f"/{end}")):
+                return end
+        return ""
 
 
 class Dialect(NamedTuple):

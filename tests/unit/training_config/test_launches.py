@@ -80,6 +80,9 @@ def test_the_command_of_trl_names_a_configuration_that_it_ships(tmp_path: Path) 
     facts = {fact.key: fact.value for fact in found.facts}
     assert (facts["train.zero_stage"], facts["train.world_size"], facts["train.adapter"]) == (3, 4, "lora")
     assert found.remarks == ()
+    for other in ("--accelerate_config mine/zero3", "--deepspeed zero3"):
+        found = read(tmp_path, {"run.sh": text.replace("--accelerate_config zero3", other)})
+        assert [each.code for each in found.remarks] == ["not-here"], "a file of the user's own"
 
 
 def test_each_fact_of_a_script_names_the_line_that_states_it(tmp_path: Path) -> None:
