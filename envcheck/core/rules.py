@@ -219,8 +219,9 @@ class Atlas(NamedTuple):
     `releases` holds every release that was read, oldest first, by package; other releases get no verdict.
     `optional` names the entries whose failure is a warning, because few users reach them. `trainers` has, by
     package, the values of `train.trainer` under which its classes are called (`trl.SFTTrainer(...)`), and
-    `called_if` the fact that must be true for it. `methods` has, by package and part of an entry, the values
-    of `train.method` under which that entry is called.
+    `called_if` the fact that must be true for it; `imported_if` the fact that must not be false for its
+    imports. `methods` has, by package and part of an entry, the values of `train.method` under which that
+    entry is called.
     """
 
     rows: Mapping[str, Mapping[str, tuple[AtlasRow, ...]]] = EMPTY_MAPPING
@@ -229,6 +230,7 @@ class Atlas(NamedTuple):
     read: str = ""  # ISO date of the harvest
     trainers: Mapping[str, tuple[str, ...]] = EMPTY_MAPPING
     called_if: Mapping[str, str] = EMPTY_MAPPING
+    imported_if: Mapping[str, str] = EMPTY_MAPPING
     methods: Mapping[str, Mapping[str, tuple[str, ...]]] = EMPTY_MAPPING
 
 

@@ -73,8 +73,9 @@ def _read_texts(texts: Mapping[str, str], releases: Mapping[str, tuple[str, ...]
     optional |= {row.entry for row in every if WITHOUT in row.entry}
     trainers = _tuples({name: row["trainers"] for name, row in packages.items() if "trainers" in row})
     called_if = {name: str(row["called_if"]) for name, row in packages.items() if "called_if" in row}
+    imported_if = {name: str(row["imported_if"]) for name, row in packages.items() if "imported_if" in row}
     methods = {name: _tuples(row["methods"]) for name, row in packages.items() if "methods" in row}
-    return Atlas(rows, releases, frozenset(optional), read, trainers, called_if, methods)
+    return Atlas(rows, releases, frozenset(optional), read, trainers, called_if, imported_if, methods)
 
 
 def _tuples(lists: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
@@ -188,6 +189,7 @@ def freeze_atlas(atlas: Atlas) -> dict[str, dict[str, Any]]:
             "read": atlas.read,
             "trainers": dict(atlas.trainers),
             "called_if": dict(atlas.called_if),
+            "imported_if": dict(atlas.imported_if),
             "methods": {package: dict(words) for package, words in atlas.methods.items()},
         }
     }
@@ -216,6 +218,7 @@ def thaw_atlas(index: Mapping[str, Any], load: Callable[[str], Mapping[str, Any]
         index["read"],
         _tuples(index["trainers"]),
         index["called_if"],
+        index["imported_if"],
         {package: _tuples(words) for package, words in index["methods"].items()},
     )
 

@@ -123,8 +123,10 @@ def _atlas_rule(package: str, partner: str, entry: str, rows: Iterable[AtlasRow]
 
 
 def _trainer_clauses(package: str, entry: str, atlas: Atlas) -> When:
-    """Return the conditions that the training calls the entry; none for an import, which needs no trainer."""
+    """Return the conditions that the training calls the entry, or does not leave out its import."""
     if not _is_call(entry):
+        if imported := atlas.imported_if.get(package):
+            return (Clause(imported, Kind.FLAG, ((ABSENT,), (Comparison("==", True),)), "absent or true"),)
         return ()
     clauses = []
     if key := atlas.called_if.get(package):

@@ -89,8 +89,53 @@ COMPONENTS = {
 A rule names the piece in which its failure happens. Which trainer, method and release runs it is stated once.
 """
 
+IMPORTS = {
+    "training.imports_deepspeed": Key(
+        Kind.FLAG,
+        "whether the training imports DeepSpeed where it is installed",
+        phrases={"true": "DeepSpeed imported"},
+    ),
+    "training.imports_peft": Key(
+        Kind.FLAG,
+        "whether the training imports PEFT where it is installed, with or without an adapter",
+        phrases={"true": "PEFT imported"},
+    ),
+    "training.imports_datasets": Key(
+        Kind.FLAG,
+        "whether the training imports datasets where it is installed",
+        phrases={"true": "datasets imported"},
+    ),
+    "training.imports_transformers": Key(
+        Kind.FLAG,
+        "whether the training imports transformers where it is installed",
+        phrases={"true": "transformers imported"},
+    ),
+    "training.imports_modeling": Key(
+        Kind.FLAG,
+        "whether the training imports the model code of transformers: its modeling_utils",
+        phrases={"true": "model code of transformers"},
+    ),
+    "training.imports_torchvision": Key(
+        Kind.FLAG,
+        "whether the training imports torchvision where it is installed, for text too",
+        phrases={"true": "torchvision imported"},
+    ),
+    "training.imports_torchaudio": Key(
+        Kind.FLAG,
+        "whether the training imports torchaudio where it is installed, for text too",
+        phrases={"true": "torchaudio imported"},
+    ),
+}
+"""Packages of which the import itself may fail, and whether the described training imports them.
+
+Their rows stand in compat/tables/runs.toml too. They are Absent where no training is described, as where it
+names no trainer: an environment in which `import deepspeed` fails is broken until a training is known that
+does not import it. So a rule about an import has the clause `["absent", true]`, and stays one about packages.
+"""
+
 KEYS = {
     **COMPONENTS,
+    **IMPORTS,
     "cuda.runtime": Key(Kind.VERSION, "CUDA the installed torch was built with; Absent for a CPU build"),
     "cuda.minimum_driver": Key(Kind.VERSION, "oldest Linux driver of that CUDA's major family"),
     "cuda.full_driver": Key(Kind.VERSION, "driver that ships with that CUDA: from it on nothing is limited"),
@@ -803,11 +848,11 @@ def derive_training(inventory: Inventory, matrix: Matrix) -> Inventory:
     """
     inventory = _add(inventory, [_described(inventory)])
     if not any(key.startswith("train.") for key in inventory.facts):
-        return inventory
+        return _add(inventory, (Fact(key, Absent(), "no training is described") for key in IMPORTS))
     inventory = _add(inventory, [Fact("train.trainer", Absent(), "the configuration names none")])
     trainer = inventory.fact("train.trainer")
     if isinstance(trainer.reading, Absent):
-        inventory = _add(inventory, (Fact(key, Absent(), trainer.source) for key in COMPONENTS))
+        inventory = _add(inventory, (Fact(key, Absent(), trainer.source) for key in (*COMPONENTS, *IMPORTS)))
     inventory = _with_defaults(inventory, matrix)
     first, install = _first_transformers(inventory, matrix.tables)
     facts = [
@@ -824,7 +869,8 @@ def _components_without_row(inventory: Inventory) -> Iterator[Fact]:
     """Yield the components that no row of the table decides for this trainer and these releases."""
     trainer = inventory.fact("train.trainer")
     unread = Unknown(f"not known of {trainer.value} in these releases")
-    return (Fact(key, unread, trainer.source) for key in COMPONENTS if key not in inventory.facts)
+    declared = (*COMPONENTS, *IMPORTS)
+    return (Fact(key, unread, trainer.source) for key in declared if key not in inventory.facts)
 
 
 def _with_defaults(inventory: Inventory, matrix: Matrix) -> Inventory:

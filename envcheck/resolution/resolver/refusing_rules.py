@@ -81,7 +81,7 @@ def _depends_on(key: str, known: Matrix, seen: frozenset[str] = frozenset()) -> 
     head, _, rest = key.partition(".")
     if head == "pkg":
         return {rest.partition(".")[0]}
-    if head != "train":
+    if head not in ("train", "training"):
         return {"torch"} if key in derive.KEYS or head == "build" else set()
     if key in seen:
         return {key}
