@@ -166,6 +166,9 @@ KEYS = {
     ),
     "train.optimizer": Key(Kind.WORD, "optimizer by the trainer's name for it, in lower case"),
     "train.model_type": Key(Kind.WORD, "`model_type` of the model's config.json"),
+    "train.report_to": Key(
+        Kind.WORDS, "experiment trackers that the Trainer reports to, by its names for them"
+    ),
     "train.trust_remote_code": Key(
         Kind.FLAG,
         "code that the model itself brings may run (auto_map in its config.json)",

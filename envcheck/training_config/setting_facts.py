@@ -266,17 +266,21 @@ def _reading(context: DialectContext, row: DialectRow, value: SettingValue) -> R
     if _states_nothing(context, row, value, text):
         return None
     if row.value is None:
-        return Known(_as_fact(row.kind, text))
+        return Known(_words(text) if row.kind == "words" else _as_fact(row.kind, text))
     fact_value = row.value if _meets(row, text) else row.otherwise
     return None if fact_value is None else Known(fact_value)
 
 
 def _listed(row: DialectRow, text: str) -> Known | None:
     """Return the value that a row lists for a text, one of its words, or the first pattern that matches."""
-    texts = [text, *re.split(r"[\s,]+", text)] if row.kind == "words" else [text]
+    texts = [text, *_words(text)] if row.kind == "words" else [text]
     found = [row.values[each] for each in texts if each in row.values]
     found += [value for pattern, value in row.patterns.items() if re.search(pattern, text)]
     return Known(found[0]) if found else None
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(re.split(r"[\s,]+", text))
 
 
 def _states_nothing(context: DialectContext, row: DialectRow, value: SettingValue, text: str) -> bool:

@@ -41,7 +41,8 @@ def read(folder: Path, files: dict[str, str], installed: dict[str, str] | None =
 def test_a_launch_states_the_facts_that_its_author_means(tmp_path: Path, shape: dict[str, Any]) -> None:
     found = read(tmp_path, shape["files"], shape.get("installed"))
     facts = {fact.key.removeprefix("train."): fact for fact in found.facts}
-    assert {key: fact.value for key, fact in facts.items() if fact.value is not None} == shape["facts"]
+    meant = {key: tuple(value) if isinstance(value, list) else value for key, value in shape["facts"].items()}
+    assert {key: fact.value for key, fact in facts.items() if fact.value is not None} == meant
     unknown = {
         key: fact.reading.why.replace(f"{tmp_path}/", "")
         for key, fact in facts.items()
@@ -505,3 +506,20 @@ def test_a_folder_that_the_script_changes_to_shows_where_it_is_started(tmp_path:
     }
     facts = {fact.key: fact.value for fact in read(tmp_path, files).facts}
     assert facts["train.zero_stage"] == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        (
+            "sft.yaml",
+            "output_dir: o\nper_device_train_batch_size: 1\nsave_steps: 9\nreport_to: [wandb, mlflow]\n",
+        ),
+        (
+            "sft.py",
+            'from transformers import *\nTrainer(args=TrainingArguments("o", report_to=["wandb", "mlflow"]))\n',
+        ),
+    ],
+)
+def test_every_tracker_of_a_list_is_read(tmp_path: Path, name: str, text: str) -> None:
+    assert facts_of(read(tmp_path, {name: text}))["report_to"] == ("wandb", "mlflow")
