@@ -86,6 +86,18 @@ class Family(NamedTuple):
     whole: Sequence[str] = ()
 
 
+class NeverImported(NamedTuple):
+    """Facts that are false if the code of a program imports nothing that leads to the library they are about.
+
+    The dialect `arguments` lists as `plain`, and the row as `packages`, those that do not. The code must also
+    contain none of the `names` by which one of `packages` would lead to it.
+    """
+
+    keys: Sequence[str]
+    packages: Sequence[str] = ()
+    names: Sequence[str] = ()
+
+
 class PartSwitches(NamedTuple):
     """Flags that each train or freeze one part of a model; regular expressions match their names.
 
@@ -200,6 +212,10 @@ class Dialect(NamedTuple):
     families: Sequence[Family] = ()
     switches: Sequence[PartSwitches] = ()
     libraries: Sequence[str] = ()  # packages whose import says nothing about the families
+    never_imported: Sequence[NeverImported] = ()
+    plain: Sequence[str] = ()  # packages that import no library for training models
+    own_loop: Sequence[str] = ()  # names of which the code of a training loop has one
+    hidden: Sequence[str] = ()  # names in code that may import what is not read
     contradictions: Sequence[Contradiction] = ()
     filled: Sequence[FilledRow] = ()
     excluded: Sequence[ExcludedRow] = ()
@@ -250,6 +266,10 @@ def _dialect(name: str, trees: Mapping[str, Mapping[str, Any]], common: Sequence
         defaults=[_row(Implied, row) for row in _rows_of("default", lineage, trees)],
         families=_for_all(Family, "family", own, trees),
         libraries=trees.get("arguments", {}).get("libraries", ()),
+        never_imported=_for_all(NeverImported, "never_imported", own, trees),
+        plain=trees.get("arguments", {}).get("plain", ()),
+        own_loop=trees.get("arguments", {}).get("own_loop", ()),
+        hidden=trees.get("arguments", {}).get("hidden", ()),
         switches=_for_all(PartSwitches, "switches", own, trees),
         contradictions=[_row(Contradiction, row) for row in _rows_of("contradiction", lineage, trees)],
         filled=[_row(FilledRow, row) for tree in inherited for row in tree.get("filled", ())],

@@ -43,7 +43,8 @@ class ProgramSource(NamedTuple):
     read. `options` are the options of the program that have a literal default, with that default.
     `calls` are the dotted names of what the code calls and imports, `packages` all packages that it imports.
     `reached` are the names in the code that the program reaches with its arguments, or None if that is not
-    known. `seen` are those found before following the program came to an end, or failed.
+    known. `seen` are those found before following the program came to an end, or failed. `outside` are the
+    packages that the code imports, used or not, apart from the standard library and its own modules.
     """
 
     file: str
@@ -54,6 +55,7 @@ class ProgramSource(NamedTuple):
     packages: frozenset[str] = frozenset()
     reached: frozenset[str] | None = None
     seen: frozenset[str] = frozenset()
+    outside: frozenset[str] = frozenset()
 
 
 class Document(NamedTuple):

@@ -123,6 +123,23 @@ def default_facts(context: DialectContext) -> Iterator[Fact]:
             reading = Absent() if value is None else Known(value)
         yield Fact(key, reading, source)
     yield from _absent_from_code(context)
+    yield from _never_imported(context)
+
+
+def _never_imported(context: DialectContext) -> Iterator[Fact]:
+    """Yield that the program does not run a library, where its whole code was read and cannot lead to it."""
+    source = context.document.source
+    dialect = context.dialect
+    if source is None:
+        return
+    names = source.names | source.packages | {name.rpartition(".")[2] for name in source.calls}
+    if names & {*dialect.hidden} or not names & {*dialect.own_loop}:
+        return
+    imported = source.unresolved | source.outside
+    for row in dialect.never_imported:
+        if imported <= {*dialect.plain, *row.packages} and not names & {*row.names}:
+            for key in row.keys:
+                yield Fact(key, Known(False), f"{source.file}, which does not import it")
 
 
 def _absent_from_code(context: DialectContext) -> Iterator[Fact]:

@@ -107,6 +107,7 @@ class LaunchedProgram:
             {name: value for name, value in options.items() if name not in ambiguous},
             frozenset(call for code in codes for call in code.calls),
             frozenset(module.partition(".")[0] for module in modules),
+            outside=frozenset(_outside(modules, [path for path, _ in files])),
         )
         return ProgramCode(source, {name: base for code in codes for name, base in code.bases})
 
@@ -229,6 +230,17 @@ def _code(text: str) -> _ProgramFile | None:
         tuple(_imports(nodes)),
         tuple(own_classes(nodes)),
     )
+
+
+def _outside(modules: Iterable[str], files: Sequence[str]) -> Iterator[str]:
+    """Yield the package of each module that is neither in the standard library nor one of the files."""
+    own = {path.removesuffix(".py").removesuffix("/__init__").rpartition("/")[2] for path in files}
+    ends = tuple(f"/{path.removesuffix('.py').removesuffix('/__init__')}" for path in files)
+    for module in modules:
+        package, name = module.partition(".")[0], module.rpartition(".")[2]
+        is_file = name in own and any(end.endswith(f"/{module.replace('.', '/')}") for end in ends)
+        if not is_file and package not in sys.stdlib_module_names:
+            yield package
 
 
 class _Modules:

@@ -11,6 +11,7 @@ import pytest
 from envcheck.commands import examine
 from envcheck.core import versions
 from envcheck.core.training_facts import KEYS
+from envcheck.rules import derive
 from envcheck.training_config import dialects
 from envcheck.training_config.dialect_context import PROGRAM
 from tests.support.paths import ROOT
@@ -21,6 +22,7 @@ TREES: dict[str, dict[str, Any]] = {
 }
 SHARED = examine.source_tree()["tables"]["argument"]
 KNOWN = dialects.load(TREES, SHARED)
+PIECES = {*derive.COMPONENTS, *derive.IMPORTS}
 KINDS = {"flag", "whole", "number", "positive", "word", "words", "list", "section", "switch", "any"}
 
 
@@ -51,7 +53,8 @@ def test_every_fact_and_value_of_a_dialect_is_in_the_vocabulary(name: str) -> No
             assert not words or {str(value) for value in stated} <= set(words), setting
             assert not row.versions or versions.parse_specifier(row.versions), setting
     for implied in dialect.implied:
-        assert implied.key in KEYS
+        assert implied.key in KEYS or implied.key in PIECES
+    assert {key for row in dialect.never_imported for key in row.keys} <= PIECES
     assert set(dialect.unread) <= KEYS.keys()
 
 

@@ -16,6 +16,7 @@ from envcheck.commands import examine
 from envcheck.commands.training_files import Configured, configured
 from envcheck.core.errors import InputError
 from envcheck.core.facts import Unknown
+from envcheck.core.training_facts import KEYS
 from envcheck.training_config.launch_scripts.follow import follow
 from envcheck.training_config.source_lines import SourceLines
 from tests.support.paths import DATA
@@ -40,7 +41,7 @@ def read(folder: Path, files: dict[str, str], installed: dict[str, str] | None =
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape["name"])
 def test_a_launch_states_the_facts_that_its_author_means(tmp_path: Path, shape: dict[str, Any]) -> None:
     found = read(tmp_path, shape["files"], shape.get("installed"))
-    facts = {fact.key.removeprefix("train."): fact for fact in found.facts}
+    facts = {fact.key.removeprefix("train."): fact for fact in found.facts if fact.key in KEYS}
     meant = {key: tuple(value) if isinstance(value, list) else value for key, value in shape["facts"].items()}
     assert {key: fact.value for key, fact in facts.items() if fact.value is not None} == meant
     unknown = {
@@ -55,6 +56,54 @@ def test_a_launch_states_the_facts_that_its_author_means(tmp_path: Path, shape: 
     assert unknown == shape.get("unknown", {})
     remarks = [f"{each.severity.value} {each.code} {each.places[0].line}" for each in found.remarks]
     assert remarks == shape.get("remarks", [])
+
+
+LOOP = """
+import numpy as np
+import torch
+from model import Model
+{imports}
+model = Model()
+for step in range(10):
+    model(torch.zeros(1)).backward()
+"""
+
+
+@pytest.mark.parametrize(
+    ("imports", "false", "open_keys"),
+    [
+        ("", {"training.imports_deepspeed", "training.imports_peft", "train.runs_trainer"}, set[str]()),
+        ("import wandb", {"training.imports_datasets", "train.runs_peft"}, set[str]()),
+        (
+            "from transformers import GPT2LMHeadModel",
+            {"training.imports_deepspeed", "training.imports_peft", "training.imports_datasets"},
+            {"train.runs_trainer", "training.imports_transformers"},
+        ),
+        ("import deepspeed", {"training.imports_peft"}, {"training.imports_deepspeed"}),
+        (
+            "from transformers import Trainer, TrainingArguments",
+            set[str](),
+            {"training.imports_deepspeed", "training.imports_peft", "training.imports_datasets"},
+        ),
+        ("import a_library_of_somebody", set[str](), {"training.imports_deepspeed", "train.runs_trainer"}),
+        (
+            "import importlib\nimportlib.import_module('a')",
+            set[str](),
+            {"training.imports_deepspeed", "train.runs_trainer"},
+        ),
+    ],
+)
+def test_a_loop_of_its_own_runs_no_library_that_it_does_not_import(
+    tmp_path: Path, imports: str, false: set[str], open_keys: set[str]
+) -> None:
+    files = {
+        "run.sh": "torchrun --nproc_per_node=8 train.py --precision bf16 --micro_batch_size 4\n",
+        "train.py": LOOP.format(imports=imports),
+        "model.py": "import torch\n\nclass Model(torch.nn.Module): ...\n",
+    }
+    facts = {fact.key: fact.value for fact in read(tmp_path, files).facts}
+    assert {facts[key] for key in false} <= {False}
+    assert not open_keys & facts.keys()
 
 
 @pytest.mark.parametrize(
