@@ -168,6 +168,8 @@ KEYS = {
         Kind.WORDS, "packages whose local label names another CUDA major or C++ ABI than torch has"
     ),
     "torch.flash_attn_of_another_build": Key(Kind.FLAG, "whether flash-attn is among those packages"),
+    "torch.causal_conv1d_of_another_build": Key(Kind.FLAG, "whether causal-conv1d is among those packages"),
+    "torch.mamba_ssm_of_another_build": Key(Kind.FLAG, "whether mamba-ssm is among those packages"),
     "packages.without_wheel": Key(
         Kind.WORDS, "listed packages of which no published wheel fits this Python and C library"
     ),
@@ -245,6 +247,8 @@ FOLLOWS_FROM: Mapping[str, tuple[str, ...]] = {
     "torch.packages_of_another_release": ("pkg.torch",),
     "torch.packages_of_another_build": ("pkg.torch", "cuda.runtime"),
     "torch.flash_attn_of_another_build": ("pkg.torch", "cuda.runtime"),
+    "torch.causal_conv1d_of_another_build": ("pkg.torch", "cuda.runtime"),
+    "torch.mamba_ssm_of_another_build": ("pkg.torch", "cuda.runtime"),
     "packages.without_wheel": ("python.version", "host.glibc"),
     "training.described": ("train.offload_optimizer", "train.attention", "train.torch_compile"),
     "gpu.in_torch_build": ("build.torch.architectures",),
@@ -482,13 +486,14 @@ def _compiled_packages(inventory: Inventory, tables: Tables) -> Inventory:
     labels = derived_builds.labelled_builds(inventory)
     if not labels or _missing(inventory, "pkg.torch") is not None:
         return inventory
-    flash = {name: label for name, label in labels.items() if name == "flash-attn"}
-    flash_differs = isinstance(derived_builds.other_build(inventory, flash), Known)
     found: dict[str, Reading] = {
         "torch.packages_of_another_release": derived_builds.other_release(inventory, labels),
         "torch.packages_of_another_build": derived_builds.other_build(inventory, labels),
-        "torch.flash_attn_of_another_build": Known(flash_differs),
     }
+    for name in ("flash-attn", "causal-conv1d", "mamba-ssm"):
+        own = {each: label for each, label in labels.items() if each == name}
+        differs = isinstance(derived_builds.other_build(inventory, own), Known)
+        found[f"torch.{name.replace('-', '_')}_of_another_build"] = Known(differs)
     return _add(inventory, (Fact(key, each, _first_source(inventory, each)) for key, each in found.items()))
 
 

@@ -24,6 +24,8 @@ _OF_ALL_PACKAGES = frozenset(
         "torch.packages_of_another_release",
         "torch.packages_of_another_build",
         "torch.flash_attn_of_another_build",
+        "torch.causal_conv1d_of_another_build",
+        "torch.mamba_ssm_of_another_build",
     }
 )
 """Derived facts that may follow from any package."""
