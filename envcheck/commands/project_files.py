@@ -61,7 +61,7 @@ class ProjectFiles:
     def _ends(self, name: Path) -> Iterator[Path]:
         """Yield where the project may have the file that an absolute path names, the longest end first."""
         parts = name.parts[1:]
-        for start in range(1, len(parts) - _SHORTEST_END + 1):
+        for start in range(len(parts) - _SHORTEST_END + 1):
             end = Path(*parts[start:])
             yield from (folder / end for folder in (self.folder, Path(), *self._project(end)))
 

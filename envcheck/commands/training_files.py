@@ -143,6 +143,10 @@ class _NamedFileReader:
         parts: list[Interpretation] = []
         for document in readers.read(text, name, ProjectFiles(folder).text):
             placed = document._replace(launch=document.launch or launch)
+            if placed.form == "yaml" and not placed.launch:
+                from envcheck.training_config.readers.yaml_text import with_own_values
+
+                placed = with_own_values(placed)
             if dialect and document.form in self._known[dialect].forms:
                 placed = placed._replace(dialect=dialect)
             placed = self._with_inherited(placed, folder)

@@ -57,7 +57,7 @@ def _facts(group: Sequence[Interpretation], unread: Sequence[Fact]) -> dict[str,
     for part in sorted(group, key=is_deepspeed_config):
         own = set(named)
         for fact in part.facts:
-            if _says_less(fact, facts):
+            if _says_less(fact, facts) or _is_switched_on(fact, group):
                 continue
             # Within one document, a fact without a value does not replace one with a value.
             if fact.key not in own or fact.value is not None:
@@ -77,6 +77,8 @@ def _add_open_and_defaults(facts: dict[str, Fact], group: Sequence[Interpretatio
         defaults = [fact for fact in defaults if fact.key != _FROZEN]
         if _FROZEN in facts and facts[_FROZEN].value is False:
             del facts[_FROZEN]
+    elif not _trains_whole([*facts.values(), *defaults]):
+        defaults = [fact for fact in defaults if fact.key != _FROZEN or fact.value is not False]
     for fact in opened:
         facts.setdefault(fact.key, fact)
     for part in group:
@@ -107,18 +109,38 @@ def _says_less(fact: Fact, facts: Mapping[str, Fact]) -> bool:
     return generic and before is not None and before.value in _BUILT_ON_TRANSFORMERS
 
 
+def _is_switched_on(fact: Fact, group: Sequence[Interpretation]) -> bool:
+    """Return whether arguments leave off what the code switches on in the model, whatever they say."""
+    if fact.key != _CHECKPOINTING or fact.value is not False:
+        return False
+    return any(
+        other.key == _CHECKPOINTING and other.value is True and _ENABLES in other.source
+        for part in group
+        if part.dialect is not None and part.dialect.name == _CODE
+        for other in part.facts
+    )
+
+
 _CODE = "python"
 """The dialect of calls in a program, which say more than the program's name."""
 
 _TRAINER = "train.trainer"
 _BUILT_ON_TRANSFORMERS = ("trl", "sentence_transformers")
 _FROZEN = "train.frozen_params"
+_CHECKPOINTING = "train.gradient_checkpointing"
+_ENABLES = "gradient_checkpointing_enable"
 
 
 def _has_adapter(facts: Sequence[Fact]) -> bool:
     """Return whether an adapter is trained."""
     found = next((fact for fact in facts if fact.key == "train.adapter"), None)
     return found is not None and found.value not in (None, "none")
+
+
+def _trains_whole(facts: Sequence[Fact]) -> bool:
+    """Return whether no adapter is trained; one that is not known may leave everything else frozen."""
+    found = next((fact for fact in facts if fact.key == "train.adapter"), None)
+    return found is not None and found.value == "none"
 
 
 def _possible_keys(part: Interpretation) -> set[str]:

@@ -19,6 +19,8 @@ from envcheck.training_config.programs.values import (
     Thing,
     Value,
     Variables,
+    common,
+    entry_of,
     is_known,
     is_list,
     quoted,
@@ -159,7 +161,7 @@ class Expressions(ABC):
             one = self.value(node.body, scope)
         with self.under(f"not {quoted(node.test)}"):
             other = self.value(node.orelse, scope)
-        return one if same(one, other) else MISSING
+        return common(one, other)
 
     def _comparison(self, node: ast.Compare, scope: Variables) -> Value:  # noqa: PLR0911 - one for each operator
         sides = [self.value(side, scope) for side in (node.left, *node.comparators)]
@@ -272,6 +274,8 @@ class Expressions(ABC):
             if truth(found) is not False:
                 self.names.add(key)
             return found
+        if isinstance(owner, Record) and not is_known(key):
+            return entry_of(owner)
         if is_list(owner) and type(key) is int and -len(owner) <= key < len(owner):
             return owner[key]
         if isinstance(key, str) and not isinstance(owner, Record):

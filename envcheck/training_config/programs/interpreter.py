@@ -8,13 +8,15 @@ from typing import NamedTuple
 
 from envcheck.core.facts import Unknown
 from envcheck.training_config.programs.expressions import Expressions, computed
-from envcheck.training_config.programs.modules import Module, Project
+from envcheck.training_config.programs.modules import Module, Project, is_configuration
+from envcheck.training_config.programs.names import is_beside
 from envcheck.training_config.programs.names import names as names_in
 from envcheck.training_config.programs.values import (
     MISSING,
     ClassValue,
     File,
     LibraryName,
+    OneOf,
     Parser,
     ProjectFunction,
     Record,
@@ -22,13 +24,19 @@ from envcheck.training_config.programs.values import (
     Thing,
     Value,
     Variables,
+    common,
     is_list,
+    parent,
     quoted,
     same,
     truth,
 )
 
 _DEEPEST_CALLS = 24
+_LONGEST_LOOP = 16  # items of a known list over which a loop is followed
+_HOLD_SETTINGS = ("Arguments", "Config")
+"""Endings of the names of classes whose objects have the attributes that they are given."""
+
 _MAKERS = ("from_pretrained", "get_peft_model", "from_config", "prepare", "initialize", "ArgumentParser")
 """Functions of libraries that return an object, as classes do."""
 
@@ -99,6 +107,7 @@ class Interpreter(Expressions):
         self._frames: list[_CallFrame] = []
         self.commands: list[ProjectFunction] = []  # functions that a command-line library starts
         self._waiting: list[ProjectFunction] = []  # functions given to something that may call them
+        self._iterated: dict[str, str] = {}  # the expression that each variable of a loop takes its values of
         self._path = ""
 
     # --- modules ------------------------------------------------------------------------------------
@@ -108,6 +117,7 @@ class Interpreter(Expressions):
         if module.ran:
             return
         module.ran = True
+        module.scope.names["__file__"] = module.path if module.path.startswith("/") else f"./{module.path}"
         before, self._path = self._path, module.path
         conditions, self.conditions = self.conditions, []
         self._frames.append(_CallFrame(None))
@@ -125,7 +135,10 @@ class Interpreter(Expressions):
         while self._waiting:
             function = self._waiting.pop()
             if function.node not in self.followed:
+                before, count = self.incomplete, len(self.calls)
                 self.call_function(function, Arguments((), (), "another function calls it"))
+                if not any(_takes_part(call.name) for call in self.calls[count:]):
+                    self.incomplete = before  # such as one that collates a batch
 
     @property
     def path(self) -> str:
@@ -153,16 +166,27 @@ class Interpreter(Expressions):
         return isinstance(result, Thing) and result.maker in _EXITS
 
     def _assignment(self, node: ast.Assign, scope: Variables) -> bool:
-        result = self.value(node.value, scope)
-        if len(self._frames) > 1 and scope.around is None and _is_empty_dict(result):
-            result.rest = "another module may fill it"
+        if self._is_unused(node.value, scope):
+            return False
+        result = self._made_in_module(self.value(node.value, scope), scope)
         for target in node.targets:
             self.bind(target, result, scope)
         return False
 
+    def _made_in_module(self, value: Value, scope: Variables) -> Value:
+        """Return a value that a statement makes; an empty dictionary of an imported module may be filled."""
+        if len(self._frames) > 1 and scope.around is None and _is_empty_dict(value):
+            value.rest = "another module may fill it"
+        return value
+
+    def _is_unused(self, node: ast.expr, scope: Variables) -> bool:
+        """Return whether a value is a configuration that nothing uses; another module may use a module's."""
+        exported = len(self._frames) > 1 and scope.around is None
+        return not exported and is_configuration(node) and node in self._module(scope).unused()
+
     def _annotated(self, node: ast.AnnAssign, scope: Variables) -> bool:
         if node.value is not None:
-            self.bind(node.target, self.value(node.value, scope), scope)
+            self.bind(node.target, self._made_in_module(self.value(node.value, scope), scope), scope)
         return False
 
     def _augmented(self, node: ast.AugAssign, scope: Variables) -> bool:
@@ -262,9 +286,16 @@ class Interpreter(Expressions):
             if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)
         }
         iterated: Value = self.value(node.iter, scope) if node is not None else None
+        if node is not None and _is_run_through(iterated, body):
+            for each in iterated:
+                self.bind(node.target, each, scope)
+                self.block(body, scope)
+            self.block(node.orelse, scope)
+            return
         for name in changed & scope.names.keys():
             scope.names[name] = Unknown(f"{name} changes in a loop")
         if node is not None:
+            self._iterated.update({name: quoted(node.iter) for name in _names_in(node.target)})
             alone = is_list(iterated) and len(iterated) == 1
             one: Value = iterated[0] if alone else _made_by_library(iterated)
             self.bind(node.target, computed(node.target) if one is None else one, scope)
@@ -389,7 +420,7 @@ class Interpreter(Expressions):
             return _made_by_library(self.value(node.value, scope)) or found
         return self.resolved(found)
 
-    def attribute(self, owner: Value, name: str, node: ast.AST) -> Value:  # noqa: PLR0911 - one for each kind
+    def attribute(self, owner: Value, name: str, node: ast.AST) -> Value:  # noqa: PLR0911, C901 - each kind
         """Return an attribute of a value."""
         match owner:
             case Record():
@@ -414,6 +445,11 @@ class Interpreter(Expressions):
                 return computed(node)
             case Thing() if name in _OF_THE_MAIN_PROCESS:
                 return True
+            case Thing(given=dict() as settings) if name in settings:
+                self._name_used(name, node)
+                return settings[name]
+            case str() if name == "parent" and "/" in owner:
+                return parent(owner)
             case str() | File() | Parser() | Thing():
                 self._name_used(name, node)
                 return BoundName(owner, name)
@@ -505,7 +541,7 @@ class Interpreter(Expressions):
             case ast.Starred(value=inner):
                 self.bind(inner, computed(inner), scope)
             case ast.Attribute(value=owner, attr=name):
-                self._set_attribute(self.value(owner, scope), name, value)
+                self._set_attribute(self.value(owner, scope), target, value)
             case ast.Subscript(value=owner, slice=key):
                 held, name = self.value(owner, scope), self.value(key, scope)
                 if isinstance(held, Record) and isinstance(name, str):
@@ -515,12 +551,19 @@ class Interpreter(Expressions):
             case _:
                 pass
 
-    def _set_attribute(self, owner: Value, name: str, value: Value) -> None:
+    def _set_attribute(self, owner: Value, target: ast.Attribute, value: Value) -> None:
+        name = target.attr
         if isinstance(owner, Record) and owner.role != "dict":
             self.put(owner, name, value)
             return
+        if isinstance(owner, Thing) and owner.given is not None:
+            owner.given[name] = self._settled(owner.given.get(name, MISSING), value, owner.born)
         if isinstance(owner, ModuleValue):
             owner.module.scope.names[name] = value
+            return
+        if isinstance(owner, ClassValue):
+            owner.members[name] = Unknown("it is set under a condition") if self.conditions else value
+        if name == "requires_grad" and is_beside(self._spelled_owner(target.value)):
             return
         if name == "requires_grad" and value is not False:
             self.unfreezes = True
@@ -530,9 +573,13 @@ class Interpreter(Expressions):
 
     def put(self, record: Record, name: str, value: Value) -> None:
         """Set an item of a record; one that is set under an undecided condition is not known afterwards."""
-        if len(self.conditions) > record.born and not same(record.items.get(name, MISSING), value):
-            value = Unknown(f"it is set only where {self.conditions[record.born]}")
-        record.items[name] = value
+        record.items[name] = self._settled(record.items.get(name, MISSING), value, record.born)
+
+    def _settled(self, before: Value, value: Value, born: int) -> Value:
+        """Return what an item is after it was set, perhaps under a condition that is not decided."""
+        if len(self.conditions) > born and not same(before, value):
+            return Unknown(f"it is set only where {self.conditions[born]}")
+        return value
 
     # --- calls --------------------------------------------------------------------------------------
 
@@ -573,6 +620,8 @@ class Interpreter(Expressions):
                 return self.call_marked(called, given)
             case ClassValue():
                 return self.instantiate(called, given, node)
+            case OneOf(options=options):
+                return self._call_one_of(options, given, node, scope)
             case BoundName(owner=held, name=name):
                 found = self.bound_call(held, name, given, node)
                 return self._call_library(held, node, given, scope) if found is MISSING else found
@@ -585,6 +634,25 @@ class Interpreter(Expressions):
             case _:
                 self._change_list(node, scope)
                 return self._call_library(called, node, given, scope)
+
+    def _call_one_of(
+        self, options: Sequence[Value], given: Arguments, node: ast.Call, scope: Variables
+    ) -> Value:
+        """Return what the functions of a table, of which one is called, all return."""
+        found: list[Value] = []
+        for option in options:
+            with self.under(f"{quoted(node.func)} is {getattr(option, 'name', 'it')}"):
+                match option:
+                    case ProjectFunction():
+                        found.append(self.call_marked(option, given))
+                    case ClassValue():
+                        found.append(self.instantiate(option, given, node))
+                    case _:
+                        found.append(self._call_library(option, node, given, scope))
+        result = found[0]
+        for other in found[1:]:
+            result = common(result, other)
+        return result
 
     def _change_list(self, node: ast.Call, scope: Variables) -> None:
         """Forget a list that a method changes."""
@@ -605,7 +673,9 @@ class Interpreter(Expressions):
         self._note_call(called, name, owner, node, given, scope)
         full = f"{owner}.{name}" if owner else name
         certain = name in _MAKERS or name[:1].isupper()
-        return Thing(full, certain=certain)
+        holds = certain and name.endswith(_HOLD_SETTINGS)
+        settings = {each.name: each.value for each in given.keywords} if holds else None
+        return Thing(full, certain, settings, len(self.conditions))
 
     def _spelled(self, called: Value, node: ast.Call) -> tuple[str, str]:
         """Return the name and the owner of what is called."""
@@ -613,15 +683,19 @@ class Interpreter(Expressions):
             owner, _, name = called.name.rpartition(".")
             return name, owner
         if isinstance(node.func, ast.Attribute):
-            return node.func.attr, quoted(node.func.value)
+            return node.func.attr, self._spelled_owner(node.func.value)
         return getattr(node.func, "id", ""), ""
+
+    def _spelled_owner(self, node: ast.expr) -> str:
+        """Return an expression as it is written; for the variable of a loop, what the loop goes through."""
+        return self._iterated.get(node.id, node.id) if isinstance(node, ast.Name) else quoted(node)
 
     def _note_call(
         self, called: Value, name: str, owner: str, node: ast.Call, given: Arguments, scope: Variables
     ) -> None:
         self.calls.append(FollowedCall(name, owner, node, self._path, given, tuple(self.conditions)))
         if owner != "builtins":
-            self._note_names(name, given)
+            self._note_names(name, owner, given)
         if isinstance(called, LibraryName):
             self.unread.add(called.name.partition(".")[0])
         elif called is None:
@@ -635,8 +709,10 @@ class Interpreter(Expressions):
         elif isinstance(called, Unknown):
             self.incomplete = self.incomplete or f"{quoted(node.func)} is not known"
 
-    def _note_names(self, name: str, given: Arguments) -> None:
+    def _note_names(self, name: str, owner: str, given: Arguments) -> None:
         """Record the name of a call of a library, and of its arguments that are not off."""
+        if name == "requires_grad_" and is_beside(owner):
+            return
         if name == "requires_grad_":
             first = given.get("requires_grad", 0)
             if first is MISSING or first is True:
@@ -689,9 +765,10 @@ class Interpreter(Expressions):
             del self.conditions[depth:]
         if _is_generator(function.node):
             return Unknown(f"{function.name} is a generator")
-        first = frame.returned[0] if frame.returned else None
-        agree = all(same(first, other) for other in frame.returned[1:])
-        return first if agree else Unknown(f"{function.name} returns several values")
+        found = frame.returned[0] if frame.returned else None
+        for other in frame.returned[1:]:
+            found = common(found, other)
+        return Unknown(f"{function.name} returns several values") if found is MISSING else found
 
     def _bind_parameters(self, function: ProjectFunction, given: Arguments, scope: Variables) -> None:
         arguments = function.node.args
@@ -749,6 +826,8 @@ class Interpreter(Expressions):
         lineage = cls.lineage()
         record = Record({}, "object", cls, born=len(self.conditions))
         library = next((each for each in lineage if isinstance(each, LibraryName)), None)
+        if library is not None:
+            record.rest = f"{cls.name} inherits it"
         start = self._in_class(cls, "__init__", record)
         if isinstance(start, ProjectFunction):
             self.call_function(start, given)
@@ -760,7 +839,6 @@ class Interpreter(Expressions):
         for each in given.keywords if not isinstance(start, ProjectFunction) else ():
             record.items[each.name] = each.value
         if library is not None:
-            record.rest = f"{cls.name} inherits it"
             owner, _, name = library.name.rpartition(".")
             values = given.keywords
             if self.is_dataclass(cls):
@@ -916,6 +994,11 @@ _COMMON = frozenset({
 })  # fmt: skip
 
 
+def _takes_part(name: str) -> bool:
+    """Return whether a call of this name makes a model or trains it."""
+    return name in (*_MAKERS, "backward", "train", "fit", "step") or name.endswith(("Trainer", "Model"))
+
+
 def _is_empty_dict(value: Value) -> bool:
     return isinstance(value, Record) and value.role == "dict" and not value.items
 
@@ -937,7 +1020,8 @@ def _joined(one: Mapping[str, Value], other: Mapping[str, Value], why: str) -> d
         if before is MISSING or after is MISSING:
             found[name] = after if before is MISSING else before
         else:
-            found[name] = before if same(before, after) else Unknown(f"{name} depends on {why}")
+            shared = common(before, after)
+            found[name] = Unknown(f"{name} depends on {why}") if shared is MISSING else shared
     return found
 
 
@@ -953,6 +1037,10 @@ def _loaded(target: ast.expr) -> ast.expr:
             return target
 
 
+def _names_in(target: ast.expr) -> list[str]:
+    return [each.id for each in ast.walk(target) if isinstance(each, ast.Name)]
+
+
 def _outermost(scope: Variables) -> Variables:
     while scope.around is not None:
         scope = scope.around
@@ -961,6 +1049,17 @@ def _outermost(scope: Variables) -> Variables:
 
 def _is_main_guard(test: ast.expr) -> bool:
     return isinstance(test, ast.Compare) and isinstance(test.left, ast.Name) and test.left.id == "__name__"
+
+
+def _is_run_through(items: Value, body: Sequence[ast.stmt]) -> bool:
+    """Return whether a loop takes each of several known items: nothing in its body leaves it."""
+    if not is_list(items) or not 1 < len(items) <= _LONGEST_LOOP:
+        return False
+    return not any(
+        isinstance(node, ast.Break | ast.Return | ast.Yield | ast.YieldFrom)
+        for statement in body
+        for node in ast.walk(statement)
+    )
 
 
 def _is_generator(node: ast.AST) -> bool:

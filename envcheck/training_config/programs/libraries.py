@@ -26,8 +26,10 @@ from envcheck.training_config.programs.values import (
     Record,
     Thing,
     Value,
+    entry_of,
     is_known,
     is_list,
+    parent,
     truth,
 )
 
@@ -47,6 +49,13 @@ _TEXT_METHODS = frozenset({
     "capitalize", "endswith", "lower", "lstrip", "removeprefix", "removesuffix", "replace", "rstrip",
     "startswith", "strip", "title", "upper",
 })  # fmt: skip
+_OF_MODELS = frozenset({
+    "config", "enable_input_require_grads", "generate", "get_input_embeddings",
+    "gradient_checkpointing_enable", "named_parameters", "parameters", "save_pretrained",
+})  # fmt: skip
+"""Attributes that every model of transformers has, with an adapter around it or without."""
+_MAKE_MODELS = ("from_pretrained", "get_peft_model", "from_config")
+_NO_MODELS = ("Tokenizer", "Processor", "Config", "Scheduler", "Extractor", "Pipeline")
 _PARSES = ("parse_args", "parse_known_args")
 _DATACLASS_PARSES = (
     "parse_args_into_dataclasses", "parse_args_and_config", "parse", "parse_yaml_file", "parse_json_file",
@@ -172,6 +181,12 @@ class Follower(Interpreter):
 
     def _hasattr(self, given: Arguments) -> Value:
         owner, key = given.get("", 0), given.get("", 1)
+        if isinstance(owner, Thing) and key in _OF_MODELS:
+            made = owner.maker.rpartition(".")[2] in _MAKE_MODELS
+            return True if made and not any(word in owner.maker for word in _NO_MODELS) else MISSING
+        if isinstance(owner, ClassValue) and isinstance(key, str):
+            inherits = any(isinstance(each, LibraryName) for each in owner.lineage())
+            return True if self._in_class(owner, key) is not MISSING else MISSING if inherits else False
         found = owner.get(key) if isinstance(owner, Record) and isinstance(key, str) else Unknown("")
         return MISSING if isinstance(found, Unknown) else found is not MISSING
 
@@ -179,6 +194,8 @@ class Follower(Interpreter):
         owner, key, value = (given.get("", position) for position in range(3))
         if isinstance(owner, Record) and isinstance(key, str):
             self.put(owner, key, value)
+        elif isinstance(owner, ClassValue) and isinstance(key, str):
+            owner.members[key] = Unknown("it is set under a condition") if self.conditions else value
         elif isinstance(key, str):
             self.names.add(key)
         return None
@@ -314,7 +331,8 @@ class Follower(Interpreter):
         keywords = tuple(KeywordGiven(name, value, ast.Constant(None)) for name, value in self.given.items())
         if isinstance(program, ProjectFunction):
             names = {each.arg for each in (*program.node.args.args, *program.node.args.kwonlyargs)}
-            keywords = tuple(each for each in keywords if each.name in names)
+            takes_all = program.node.args.kwarg is not None
+            keywords = tuple(each for each in keywords if takes_all or each.name in names)
             self.call_function(program, Arguments((), keywords))
         elif isinstance(program, Record):
             # A dictionary of commands: which one runs is the user's choice.
@@ -416,7 +434,8 @@ class Follower(Interpreter):
     def _item(self, owner: Record, name: str, given: Arguments) -> Value:
         key = given.get("key", 0)
         if not isinstance(key, str):
-            return Unknown("its key is computed")
+            found = entry_of(owner) if name == "get" and not is_known(key) else MISSING
+            return Unknown("its key is computed") if found is MISSING else found
         found, default = owner.get(key), given.get("default", 1)
         if found is MISSING:
             found = None if default is MISSING else default
@@ -505,7 +524,7 @@ def _of_paths(name: str, paths: tuple[str, ...]) -> Value:
     if name == "join" and paths:
         return posixpath.join(*paths)
     if name == "dirname" and paths:
-        return posixpath.dirname(paths[0])
+        return parent(paths[0]) if paths[0].startswith(".") else posixpath.dirname(paths[0])
     return paths[0] if name in _UNCHANGED and paths else MISSING
 
 
@@ -551,6 +570,10 @@ def _is_instance(value: Value, kind: Value) -> Value:
         return MISSING
     if isinstance(value, Record):
         return "dict" in names if value.role == "dict" else MISSING
+    if isinstance(value, ClassValue | ProjectFunction):
+        return False
+    if is_list(value):
+        return bool({"list", "tuple"} & {*names})
     return (
         any(isinstance(value, _TYPES[name]) for name in names if name in _TYPES)
         if is_known(value)

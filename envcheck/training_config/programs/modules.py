@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import posixpath
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -31,6 +31,18 @@ class Module:
     scope: Variables = field(default_factory=lambda: Variables({}))
     ran: bool = False
     _functions: dict[str, list[ast.AST]] | None = None
+    _unused: frozenset[ast.AST] | None = None
+
+    def unused(self) -> frozenset[ast.AST]:
+        """Return the calls whose result it assigns to names that it never reads, if it starts a trainer.
+
+        A notebook that only makes a configuration shows what another one trains with.
+        """
+        if self._unused is None:
+            nodes = list(ast.walk(self.tree))
+            trains = any(isinstance(node, ast.Call) and _called(node).endswith("Trainer") for node in nodes)
+            self._unused = frozenset(never_read(nodes)) if trains else frozenset()
+        return self._unused
 
     def functions(self) -> dict[str, list[ast.AST]]:
         """Return the functions and methods that it defines, by name, without those inside functions."""
@@ -43,6 +55,40 @@ class Module:
                 elif not isinstance(node, ast.Expr | ast.Assign | ast.Import | ast.ImportFrom):
                     waiting += [each for each in ast.iter_child_nodes(node) if isinstance(each, ast.stmt)]
         return self._functions
+
+
+def never_read(nodes: Sequence[ast.AST]) -> Iterator[ast.Call]:
+    """Yield the calls of which a file assigns the result to names that it never reads."""
+    read = {node.id for node in nodes if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Store)}
+    read |= {text for node in nodes for text in _exported(node)}
+    for node in nodes:
+        if (
+            isinstance(node, ast.Assign)
+            and isinstance(node.value, ast.Call)
+            and all(isinstance(target, ast.Name) and target.id not in read for target in node.targets)
+        ):
+            yield node.value
+
+
+def _exported(node: ast.AST) -> Iterator[str]:
+    """Yield the names that `__all__` or a global statement gives to other code."""
+    match node:
+        case ast.Global(names=given):
+            yield from given
+        case ast.Assign(targets=[ast.Name(id="__all__")], value=ast.List(elts=items) | ast.Tuple(elts=items)):
+            yield from (str(each.value) for each in items if isinstance(each, ast.Constant))
+        case _:
+            pass
+
+
+def is_configuration(node: ast.AST) -> bool:
+    """Return whether an expression makes a configuration, which alone has no effect."""
+    return isinstance(node, ast.Call) and _called(node).endswith("Config")
+
+
+def _called(node: ast.Call) -> str:
+    """Return the last name of what is called, or ""."""
+    return str(getattr(node.func, "attr", getattr(node.func, "id", "")))
 
 
 @lru_cache(maxsize=256)

@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Sequence
 
 _LONGEST_WORD = 60  # characters of a text that may be the name of an option
+_BESIDE = re.compile(
+    r"(?<![a-z])(?:ref|reference|teacher|reward|rm|ema|critic|judge|frozen_copy"
+    r"|(?:target|value|old)_(?:model|net|network|policy|actor|encoder|function))(?![a-z])"
+)
+
+
+def is_beside(owner: str) -> bool:
+    """Return whether an expression names a model that takes part in a training and is not trained."""
+    return _BESIDE.search(owner.lower()) is not None
 
 
 def names(nodes: Sequence[ast.AST]) -> Iterator[str]:

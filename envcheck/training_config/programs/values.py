@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import posixpath
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -16,6 +17,7 @@ Value: TypeAlias = Any
 """A scalar, a tuple of values, Unknown, or one of the classes below."""
 
 _SHOWN = 60  # characters of an expression that a reason quotes
+_MOST_OPTIONS = 16  # entries of a table of functions that are all followed
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,11 +31,21 @@ class LibraryName:
 class Thing:
     """Object that a library made; `certain` if it is an object, and never None.
 
-    `maker` is the dotted name of what made it.
+    `maker` is the dotted name of what made it. `given` are the attributes of an object that holds settings,
+    as far as its maker was given them, and `born` the number of undecided conditions under which it was made.
     """
 
     maker: str
     certain: bool = False
+    given: dict[str, Value] | None = None
+    born: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class OneOf:
+    """Entry of a table of functions or classes that the program chooses when it runs."""
+
+    options: tuple[Value, ...]
 
 
 @dataclass(eq=False)
@@ -179,8 +191,32 @@ def same(one: Value, other: Value) -> bool:
     if isinstance(one, LibraryName) and isinstance(other, LibraryName):
         return one.name == other.name
     if isinstance(one, Thing) and isinstance(other, Thing):
-        return one.maker == other.maker and one.certain == other.certain
+        return one.maker == other.maker and one.certain == other.certain and not (one.given or other.given)
     return False
+
+
+def common(one: Value, other: Value) -> Value:
+    """Return what two values have in common: the value itself, an object of the same maker, or MISSING."""
+    if same(one, other):
+        return one
+    if isinstance(one, Thing) and isinstance(other, Thing) and one.maker == other.maker:
+        return Thing(one.maker, certain=one.certain and other.certain)
+    return MISSING
+
+
+def entry_of(table: Record) -> Value:
+    """Return what a dictionary has under a key that is not known: functions or classes, or MISSING."""
+    options = tuple(table.items.values())
+    callable_ones = ProjectFunction | ClassValue | LibraryName
+    fits = 0 < len(options) <= _MOST_OPTIONS and all(isinstance(each, callable_ones) for each in options)
+    return OneOf(options) if fits and table.role == "dict" and not table.rest else MISSING
+
+
+def parent(path: str) -> str:
+    """Return the folder of a path; that of `.`, where the program starts, is `..`."""
+    folder = posixpath.dirname(path)
+    outside = posixpath.normpath(path) in (".", "..") or posixpath.normpath(path).endswith("/..")
+    return f"{posixpath.normpath(path)}/.." if outside else folder
 
 
 def quoted(node: ast.AST) -> str:

@@ -101,9 +101,24 @@ def _training_launches(
     commands = [with_runtime_environment(command, EXPORTED) for command in script.commands]
     launches = [(command, line) for command in commands if (line := launch_line(command.words))]
     launches = [(command, line) for command, line in launches if line.trains] or launches
+    if any(_switched_on(line, "do_train") for _, line in launches):
+        launches = [(command, line) for command, line in launches if not _only_predicts(line)]
     if len(launches) == 1:
         return launches
     return [each for each in launches if not _does_other_work(*each, program)] or launches
+
+
+def _only_predicts(line: LaunchLine) -> bool:
+    """Return whether arguments of transformers' examples switch on evaluation or prediction, no training."""
+    if any(word.many or word.text.endswith(_CONFIG_FILES) for word in line.arguments):
+        return False
+    predicts = _switched_on(line, "do_predict") or _switched_on(line, "do_eval")
+    return predicts and not _switched_on(line, "do_train")
+
+
+def _switched_on(line: LaunchLine, option: str) -> bool:
+    """Return whether a launch line has an option."""
+    return any(word.text.partition("=")[0] == f"--{option}" for word in line.arguments)
 
 
 def _does_other_work(command: LaunchCommand, line: LaunchLine, program: ReadProgram) -> bool:

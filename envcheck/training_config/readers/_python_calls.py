@@ -17,14 +17,17 @@ from envcheck.core.facts import Unknown
 from envcheck.training_config.document import Document, Section, Setting, SettingValue
 from envcheck.training_config.programs.follow import FollowedProgram
 from envcheck.training_config.programs.interpreter import Arguments, FollowedCall, KeywordGiven
-from envcheck.training_config.programs.modules import parse
-from envcheck.training_config.programs.names import names
+from envcheck.training_config.programs.modules import never_read, parse
+from envcheck.training_config.programs.names import is_beside, names
 from envcheck.training_config.programs.values import Record, is_known, is_list
 from envcheck.training_config.readers import INSTEAD_OF_PROGRAM
 from envcheck.training_config.readers._python_literals import Literals, computed, quoted
 
 DIALECT = "python"
 """The dialect of calls; its settings have names such as `LoraConfig.r`."""
+
+UNREAD = "unread"
+"""The setting of a call that may have other arguments than those that can be read."""
 
 _TRL = frozenset({
     "SFTConfig", "DPOConfig", "GRPOConfig", "KTOConfig", "ORPOConfig", "CPOConfig", "RewardConfig",
@@ -61,9 +64,6 @@ _MODEL = "from_pretrained"
 _NO_BASES: Mapping[str, str] = {}
 _FREEZING = re.compile(r"requires_grad|freeze|frozen|no_grad_params|set_trainable")
 _MODEL_CLASS = re.compile(r"For[A-Z]\w+$|LMHeadModel$")
-_BESIDE = re.compile(r"ref|teacher|reward|ema|target|critic|value|judge|old|frozen_copy")
-"""Names of models that take part in a training and are not trained."""
-
 _NAMES = (ast.Name, ast.Attribute)
 _LIBRARIES = ("transformers", "trl", "sentence_transformers", "unsloth", "accelerate")
 """Packages that define the known trainers; a class of the same name from elsewhere is a different one."""
@@ -141,7 +141,7 @@ class _PythonFile:
         inherited = {name: base for name, base in bases.items() if name not in known}
         self._bases = {**inherited, **dict(own_classes(self.nodes))}
         self._foreign = _imported_elsewhere(self.nodes)
-        self._unused = _never_read(self.nodes) if self._starts_a_trainer() else set()
+        self._unused = _never_used(self.nodes) if self._starts_a_trainer() else set()
 
     @cached_property
     def _literals(self) -> Literals:
@@ -271,6 +271,8 @@ class _PythonFile:
             # An empty section would count as absent.
             inner = [Setting(call.name, Section(names or ("",)), place, place)]
             inner += self._settings(call, f"{call.name}.")
+            if why_more := self._unread_keywords(call):
+                inner.append(Setting(f"{call.name}.{UNREAD}", Unknown(why_more), place, place))
             if condition:
                 why = Unknown(f"{call.name} is called only where {condition}")
                 inner = [
@@ -314,6 +316,8 @@ class _PythonFile:
                 case ast.If(test=test) if not (_is_main_guard(test) or _asks_for_a_name(test)):
                     continue
                 case ast.FunctionDef(name=name) if name not in ("main", "train"):
+                    continue
+                case ast.For(iter=iterated) if is_beside(ast.unparse(iterated)):
                     continue
                 case ast.ClassDef() | ast.Lambda() | ast.AsyncFunctionDef():
                     continue
@@ -494,17 +498,9 @@ def _base_of(name: str, bases: Mapping[str, str]) -> str:
     return found
 
 
-def _never_read(nodes: Sequence[ast.AST]) -> set[ast.AST]:
+def _never_used(nodes: Sequence[ast.AST]) -> set[ast.AST]:
     """Return the calls whose result the file never uses, of those that make a configuration."""
-    read = {node.id for node in nodes if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Store)}
-    return {
-        node.value
-        for node in nodes
-        if isinstance(node, ast.Assign)
-        and isinstance(node.value, ast.Call)
-        and all(isinstance(target, ast.Name) and target.id not in read for target in node.targets)
-        and _makes_configuration(getattr(node.value.func, "id", ""))
-    }
+    return {node for node in never_read(nodes) if _makes_configuration(getattr(node.func, "id", ""))}
 
 
 def _makes_configuration(name: str) -> bool:
@@ -553,7 +549,7 @@ def _load_by_trainer(call: FollowedCall) -> _Call | None:
 def _freezes(call: FollowedCall) -> bool:
     """Return whether `requires_grad_` freezes a part of what is trained, and not a model beside it."""
     first = call.arguments.get("requires_grad", 0)
-    return first is False and not _BESIDE.search(call.owner.lower())
+    return first is False and not is_beside(call.owner)
 
 
 def _only_evaluates(name: str, call: FollowedCall) -> bool:

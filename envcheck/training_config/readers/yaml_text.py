@@ -213,6 +213,21 @@ class _YamlParser:
         return tuple(values), inside
 
 
+def with_own_values(document: Document) -> Document:
+    """Return a document in which `${lora.rank}` has the value that the document itself gives `lora.rank`.
+
+    Only a document that nothing overrides has these values: OmegaConf fills them in after all overrides.
+    """
+    values = {setting.name: setting.value for setting in document.settings}
+    settings = []
+    for setting in document.settings:
+        found = _FILLED_IN.fullmatch(setting.value.why) if isinstance(setting.value, Unknown) else None
+        value = values.get(found.group(1), setting.value) if found else setting.value
+        settings.append(setting if isinstance(value, Section) else setting._replace(value=value))
+    return document._replace(settings=tuple(settings))
+
+
+_FILLED_IN = re.compile(r"\$\{(\w+(?:\.\w+)*)\} is filled in elsewhere")
 _COLLECTIONS = (None, "!", *(f"{_STANDARD}{kind}" for kind in ("map", "seq", "set", "omap", "pairs")))
 _KINDS = frozenset({"str", "bool", "int", "float", "null", "timestamp", "binary", "merge", "value"})
 

@@ -208,6 +208,192 @@ SFTTrainer(model, args=TrainingArguments("out")).train()
     assert facts_of(tmp_path, "train.py", {"train.py": program})["trainer"] == "trl"
 
 
+LOADS = "from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
+MODEL = "model = AutoModelForCausalLM.from_pretrained('gpt2')\n"
+ARGS = "args = TrainingArguments('o', gradient_checkpointing=True)\n"
+CHECKPOINTS = "if args.gradient_checkpointing:\n    model.gradient_checkpointing_enable()\n"
+TRAINS = "Trainer(model, args=TrainingArguments('out', bf16=True)).train()\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "key", "expected"),
+    [
+        # Freezing the reference model leaves the trained one as it is; `p` alone does not say whose it is.
+        (
+            "ref_model = load()\nfor p in ref_model.parameters():\n    p.requires_grad_(False)\n",
+            "frozen_params",
+            False,
+        ),
+        (
+            "ref_model = load()\nfor p in ref_model.parameters():\n    p.requires_grad = False\n",
+            "frozen_params",
+            False,
+        ),
+        ("for p in model.parameters():\n    p.requires_grad_(False)\n", "frozen_params", True),
+        ("for p in model.prefix.parameters():\n    p.requires_grad = False\n", "frozen_params", True),
+        # An adapter's configuration that nothing uses trains no adapter.
+        ("from peft import LoraConfig\nconfig = LoraConfig(r=8)\n", "adapter", "none"),
+        # The arguments that a call was given are its object's attributes, until they are set again.
+        (
+            f"{ARGS}{CHECKPOINTS}",
+            "gradient_checkpointing",
+            True,
+        ),
+        (
+            f"{ARGS}args.gradient_checkpointing = False\n{CHECKPOINTS}",
+            "gradient_checkpointing",
+            False,
+        ),
+        # Every model of transformers has these methods.
+        (
+            "if hasattr(model, 'gradient_checkpointing_enable'):\n    model.gradient_checkpointing_enable()\n",
+            "gradient_checkpointing",
+            True,
+        ),
+        # Whichever function of the table runs, none of them trains an adapter.
+        (
+            "import sys\nTABLE = {'a': lambda: 1, 'b': lambda: 2}\nTABLE[sys.argv[9]]()\n",
+            "adapter",
+            "none",
+        ),
+    ],
+)
+def test_code_around_a_training_is_understood(tmp_path: Path, body: str, key: str, expected: object) -> None:
+    load = "def load():\n    return AutoModelForCausalLM.from_pretrained('gpt2')\n"
+    files = {"train.py": f"{LOADS}{load}{MODEL}{body}{TRAINS}", "run.sh": "python train.py\n"}
+    assert facts_of(tmp_path, "run.sh", files)[key] == expected
+
+
+def test_a_table_with_an_adapter_in_one_entry_leaves_it_open(tmp_path: Path) -> None:
+    body = (
+        "import sys\nfrom peft import LoraConfig, get_peft_model\n"
+        "TABLE = {'a': lambda m: m, 'b': lambda m: get_peft_model(m, LoraConfig(r=8))}\n"
+        "model = TABLE[sys.argv[9]](model)\n"
+    )
+    files = {"train.py": f"{LOADS}{MODEL}{body}{TRAINS}", "run.sh": "python train.py\n"}
+    found = facts_of(tmp_path, "run.sh", files)
+    assert "adapter" not in found
+    assert "frozen_params" not in found
+
+
+def test_options_set_on_configuration_classes_in_a_loop_are_known(tmp_path: Path) -> None:
+    program = """
+import fire
+from configs import fsdp_config, train_config
+from peft import LoraConfig, get_peft_model
+
+def update(config, **kwargs):
+    if isinstance(config, (tuple, list)):
+        for each in config:
+            update(each, **kwargs)
+    else:
+        for name, value in kwargs.items():
+            if hasattr(config, name):
+                setattr(config, name, value)
+
+def main(**kwargs):
+    update((train_config, fsdp_config), **kwargs)
+    model = AutoModelForCausalLM.from_pretrained("gpt2")
+    if train_config.use_peft:
+        model = get_peft_model(model, LoraConfig(r=8))
+    Trainer(model, args=TrainingArguments("out")).train()
+
+fire.Fire(main)
+"""
+    configs = """
+from dataclasses import dataclass
+
+@dataclass
+class train_config:
+    use_peft: bool = False
+
+@dataclass
+class fsdp_config:
+    pure_bf16: bool = False
+"""
+    files = {"train.py": LOADS + program, "configs.py": configs}
+    files["run.sh"] = "python train.py --seed 1\n"
+    assert facts_of(tmp_path, "run.sh", files)["adapter"] == "none"
+    files["run.sh"] = "python train.py --use_peft --pure_bf16\n"
+    found = facts_of(tmp_path, "run.sh", files)
+    assert (found["adapter"], found["precision"]) == ("lora", "bf16")
+
+
+def test_a_file_beside_the_program_is_found_by_the_path_of_the_program(tmp_path: Path) -> None:
+    program = """
+import argparse, os
+from pathlib import Path
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+parser = argparse.ArgumentParser()
+parser.add_argument("--stage")
+args = parser.parse_args()
+config = os.path.join(ROOT, "configs", args.stage)
+model = AutoModelForCausalLM.from_pretrained("gpt2")
+Trainer(model, args=TrainingArguments("out", deepspeed=config)).train()
+"""
+    files = {
+        "src/train.py": LOADS + program,
+        "configs/two.json": '{"zero_optimization": {"stage": 2}}',
+        "run.sh": "deepspeed src/train.py --stage two.json\n",
+    }
+    assert facts_of(tmp_path, "run.sh", files)["zero_stage"] == 2
+    files["src/train.py"] = LOADS + program.replace(
+        "os.path.dirname(os.path.dirname(os.path.abspath(__file__)))",
+        "Path(__file__).resolve().parent.parent",
+    )
+    assert facts_of(tmp_path, "run.sh", files)["zero_stage"] == 2
+
+
+def test_what_the_code_switches_on_stays_on_whatever_the_arguments_say(tmp_path: Path) -> None:
+    program = """
+from transformers import HfArgumentParser
+(args,) = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()
+model = AutoModelForCausalLM.from_pretrained("gpt2")
+model.gradient_checkpointing_enable()
+Trainer(model, args=args).train()
+"""
+    line = "python train.py --output_dir o --bf16 --save_steps 5 --gradient_checkpointing false\n"
+    files = {"train.py": LOADS + program, "run.sh": line}
+    assert facts_of(tmp_path, "run.sh", files)["gradient_checkpointing"] is True
+    files["train.py"] = files["train.py"].replace("model.gradient_checkpointing_enable()\n", "")
+    assert facts_of(tmp_path, "run.sh", files)["gradient_checkpointing"] is False
+
+
+def test_unsloth_loads_in_four_bits_unless_it_is_told_otherwise(tmp_path: Path) -> None:
+    program = """
+from unsloth import FastLanguageModel
+from trl import SFTConfig, SFTTrainer
+model, tokenizer = FastLanguageModel.from_pretrained("unsloth/Llama-3.2-1B", max_seq_length=2048{more})
+model = FastLanguageModel.get_peft_model(model, r=16)
+SFTTrainer(model, args=SFTConfig("out")).train()
+"""
+    for more, expected in (("", "nf4"), (", load_in_4bit=False", None), (", load_in_8bit=True", "int8")):
+        found = facts_of(tmp_path, "train.py", {"train.py": program.format(more=more)})
+        assert found.get("quantization") == expected, more
+    several = facts_of(tmp_path, "train.py", {"train.py": program.format(more=", **options()")})
+    assert "quantization" not in several
+
+
+def test_a_launch_that_only_predicts_does_not_count(tmp_path: Path) -> None:
+    train = "llamafactory-cli train --stage sft --do_train --finetuning_type lora --bf16\n"
+    predict = "llamafactory-cli train --stage sft --do_predict --finetuning_type lora --fp16\n"
+    found = facts_of(tmp_path, "run.sh", {"run.sh": train + predict})
+    assert found["precision"] == "bf16"
+    assert facts_of(tmp_path, "run.sh", {"run.sh": predict})["precision"] == "fp16"
+    both = train + predict.replace("--do_predict", "--do_predict --do_train")
+    assert "precision" not in facts_of(tmp_path, "run.sh", {"run.sh": both})
+
+
+def test_a_configuration_refers_to_its_own_values(tmp_path: Path) -> None:
+    text = (
+        "lora:\n  rank: 64\nactor_rollout_ref:\n  model:\n    path: a/b\n    lora_rank: ${lora.rank}\n"
+        "  rollout:\n    name: vllm\n  actor:\n    ppo_mini_batch_size: 4\n"
+    )
+    assert facts_of(tmp_path, "ppo.yaml", {"ppo.yaml": text})["adapter"] == "lora"
+    other = text.replace("${lora.rank}", "${other.rank}")
+    assert "adapter" not in facts_of(tmp_path, "ppo.yaml", {"ppo.yaml": other})
+
+
 HOSTILE = {
     "modules in a circle": {
         "train.py": "from a import x\nx()\n",
@@ -219,6 +405,10 @@ HOSTILE = {
     "a class of itself": {"train.py": "class A(A):\n    pass\nA()\n"},
     "many branches": {
         "train.py": "import os\n" + "".join(f"if os.a({i}):\n    x = {i}\n" for i in range(3000))
+    },
+    "loops in loops": {
+        "train.py": "".join(f"{'    ' * i}for a{i} in ({'1, ' * 16}):\n" for i in range(12))
+        + f"{'    ' * 12}x = 1\n"
     },
     "a list that doubles": {"train.py": "x = [1]\n" + "x = x + x\n" * 64 + "s = 'a'\n" + "s = s + s\n" * 64},
     "a number that grows": {"train.py": "x = 9\n" + "x = x * x\n" * 64},
