@@ -15,13 +15,14 @@ from typing import Any, NamedTuple
 from envcheck.core.errors import InputError, Place
 from envcheck.core.facts import Unknown
 from envcheck.training_config.document import Document, Section, Setting, SettingValue
+from envcheck.training_config.programs.expressions import computed
 from envcheck.training_config.programs.follow import FollowedProgram
 from envcheck.training_config.programs.interpreter import Arguments, FollowedCall, KeywordGiven
 from envcheck.training_config.programs.modules import never_read, parse
 from envcheck.training_config.programs.names import is_beside, names
-from envcheck.training_config.programs.values import Record, is_known, is_list
+from envcheck.training_config.programs.values import Record, quoted
 from envcheck.training_config.readers import INSTEAD_OF_PROGRAM
-from envcheck.training_config.readers._python_literals import Literals, computed, quoted
+from envcheck.training_config.readers._python_literals import Literals, plain
 
 DIALECT = "python"
 """The dialect of calls; its settings have names such as `LoraConfig.r`."""
@@ -245,7 +246,7 @@ class _PythonFile:
             if not isinstance(node, ast.If | ast.IfExp):
                 stack += [(child, condition) for child in reversed(list(ast.iter_child_nodes(node)))]
                 continue
-            value = True if _is_main_guard(node.test) else self._literals.value(node.test)
+            value = True if _is_main_guard(node.test) else self._literals.of(node.test)
             why = condition or (quoted(node.test) if isinstance(value, Unknown) else "")
             branches = {True: _listed(node.body), False: _listed(node.orelse)}
             for holds, branch in reversed(branches.items()):
@@ -253,10 +254,10 @@ class _PythonFile:
                     stack += [(child, why) for child in reversed(branch)]
             stack.append((node.test, condition))
 
-    def _other_calls(self, calls: Sequence[tuple[_Call, str]], plain: Sequence[_Call]) -> Document:
+    def _other_calls(self, calls: Sequence[tuple[_Call, str]], standard: Sequence[_Call]) -> Document:
         """Return one document with the settings of all calls that do not make a trainer's arguments.
 
-        Of `plain`, calls of TrainingArguments, it has what they say of precision, for the defaults.
+        Of `standard`, calls of TrainingArguments, it has what they say of precision, for the defaults.
 
         A setting is Unknown if calls give it different values, or if its call runs only under a condition. As
         an exception, a setting of a call that loads a model is known if all such calls agree on it, because
@@ -283,7 +284,7 @@ class _PythonFile:
                 differs = before is not None and before.value != setting.value and setting.name != call.name
                 several = Unknown(f"several calls of {call.name} differ in it")
                 settings[setting.name] = setting._replace(value=several) if differs else setting
-        settings.update(self._of_plain_arguments(plain))
+        settings.update(self._of_plain_arguments(standard))
         modules = _imported(self.nodes)
         if self._complete is not None:
             modules = {*self._complete.unread}
@@ -381,10 +382,10 @@ class _PythonFile:
         """Yield the keyword arguments of a call with their values; "" is the name of `**`."""
         if call.followed is not None:
             for each in call.followed.arguments.keywords:
-                yield each.name, _plain(each.value, each.node), each.node
+                yield each.name, plain(each.value, each.node), each.node
             return
         for keyword in call.node.keywords:
-            yield keyword.arg or "", self._literals.value(keyword.value), keyword.value
+            yield keyword.arg or "", self._literals.of(keyword.value), keyword.value
 
     def _unread_keywords(self, call: _Call) -> str:
         """Return why a call may have more arguments than can be read, or ""."""
@@ -407,7 +408,7 @@ class _PythonFile:
         node = call.node
         if node.args and prefix.endswith("from_pretrained.") and not isinstance(node.args[0], ast.Starred):
             first = call.followed.arguments.positional[:1] if call.followed is not None else ()
-            value = _plain(first[0], node.args[0]) if first else self._literals.value(node.args[0])
+            value = plain(first[0], node.args[0]) if first else self._literals.of(node.args[0])
             place = self._place(node.args[0], file)
             yield Setting(f"{prefix}model_name", _flat(value, node.args[0]), place, place)
         for name, value, expression in self._keywords(call):
@@ -560,19 +561,6 @@ def _only_evaluates(name: str, call: FollowedCall) -> bool:
     config = given.get("config", given.get("config_params"))
     trains = {"optimizer", "model_parameters", "args", "config_params"} & given.keys()
     return not trains and isinstance(config, Record) and "optimizer" not in config.items
-
-
-def _plain(value: Any, node: ast.expr) -> Any:
-    """Return a followed value as Python's own: a dictionary for a record, Unknown for an object."""
-    if isinstance(value, Record):
-        return (
-            {name: _plain(inner, node) for name, inner in value.items.items()}
-            if value.role != "object"
-            else computed(node)
-        )
-    if is_list(value):
-        return tuple(_plain(each, node) for each in value)
-    return value if is_known(value) or isinstance(value, Unknown) else computed(node)
 
 
 def _trainer_of(name: str) -> str:
