@@ -10,6 +10,7 @@ no `PytorchGELUTanh`, which came back in 5.0.
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +21,9 @@ from envcheck.atlas.gaps import CodeGap, GapKind
 from envcheck.atlas.offers import OfferAnswer
 from envcheck.atlas.reader import PackageReader, surroundings
 from envcheck.core.facts import Tri
+
+_TRAINER = re.compile(r"\b([A-Z]\w*)(?:Trainer|Config)\b")
+"""The class in an entry: the configuration `trl.DPOConfig(...)` belongs to its trainer, `trl.DPOTrainer`."""
 
 
 class Used(Protocol):
@@ -120,10 +124,11 @@ class CodePair(ABC, Generic[_What]):
     ) -> Iterator[tuple[str, tuple[str, ...], str]]:
         """Yield for each entry the partner's releases that lack what it uses, with the line that uses it.
 
-        An entry is left out if an earlier one already fails: `from peft import X` after `import peft`.
+        An entry is left out if an earlier one already fails: `from peft import X` after `import peft`. Of two
+        trainer classes neither stands for the other, because a training needs only one.
         """
         lacking = [each for each, offer in self._offered(what).items() if offer is OfferAnswer.NO]
-        blamed: set[str] = set()
+        blamed: dict[str, set[str]] = {}
         for entry in dict.fromkeys(line.entry for line in lines):
             of_entry = [line for line in lines if line.entry == entry]
             failing: dict[str, str] = {}
@@ -132,9 +137,12 @@ class CodePair(ABC, Generic[_What]):
                 reached = (line for line in of_entry if decide(line.condition, beside) is Tri.YES)
                 if (first := next(reached, None)) is not None:
                     failing[release] = first.place
-            if set(failing) - blamed:
+            trainer = _trainer_in(entry)
+            of_another = blamed.keys() - {trainer, ""} if trainer else set()
+            hidden = [found for other, found in blamed.items() if other not in of_another]
+            if set(failing) - set().union(*hidden):
                 yield entry, tuple(failing), next(iter(failing.values()))
-            blamed |= set(failing)
+            blamed.setdefault(trainer, set()).update(failing)
 
     def _offered(self, what: _What) -> Mapping[str, OfferAnswer]:
         """Return the answer of each release of the partner; empty if the answers cannot be trusted."""
@@ -149,6 +157,12 @@ class CodePair(ABC, Generic[_What]):
         if key not in self._beside:
             self._beside[key] = surroundings(self.package, version, self.partner, release)
         return self._beside[key]
+
+
+def _trainer_in(entry: str) -> str:
+    """Return the trainer class that an entry needs, without its last word; empty for any other entry."""
+    found = _TRAINER.search(entry)
+    return found[1] if found else ""
 
 
 def is_trustworthy(answers: Sequence[OfferAnswer], *, holes: bool = False) -> bool:

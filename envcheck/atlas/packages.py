@@ -17,7 +17,8 @@ DEFAULT_SINCE = "2022-01-01"
 _KEYS = frozenset(
     {
         *("imports", "since", "also", "sdist", "libraries", "optional", "links_torch", "stable_since"),
-        *("trainers", "called_if", "imported_if", "methods", "compiled_call", "import_needs_compiled"),
+        *("trainers", "called_if", "imported_if", "entry_imported_if", "methods"),
+        *("compiled_call", "import_needs_compiled"),
     }
 )
 

@@ -75,7 +75,10 @@ def _read_texts(texts: Mapping[str, str], releases: Mapping[str, tuple[str, ...]
     called_if = {name: str(row["called_if"]) for name, row in packages.items() if "called_if" in row}
     imported_if = {name: str(row["imported_if"]) for name, row in packages.items() if "imported_if" in row}
     methods = {name: _tuples(row["methods"]) for name, row in packages.items() if "methods" in row}
-    return Atlas(rows, releases, frozenset(optional), read, trainers, called_if, imported_if, methods)
+    key = "entry_imported_if"
+    by_entry = {name: dict(row[key]) for name, row in packages.items() if key in row}
+    rarely = frozenset(optional)
+    return Atlas(rows, releases, rarely, read, trainers, called_if, imported_if, methods, by_entry)
 
 
 def _tuples(lists: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
@@ -191,6 +194,7 @@ def freeze_atlas(atlas: Atlas) -> dict[str, dict[str, Any]]:
             "called_if": dict(atlas.called_if),
             "imported_if": dict(atlas.imported_if),
             "methods": {package: dict(words) for package, words in atlas.methods.items()},
+            "entry_imported_if": {package: dict(facts) for package, facts in atlas.entry_imported_if.items()},
         }
     }
     for package, releases in atlas.releases.items():
@@ -220,6 +224,7 @@ def thaw_atlas(index: Mapping[str, Any], load: Callable[[str], Mapping[str, Any]
         index["called_if"],
         index["imported_if"],
         {package: _tuples(words) for package, words in index["methods"].items()},
+        index["entry_imported_if"],
     )
 
 

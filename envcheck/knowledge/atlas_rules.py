@@ -20,7 +20,6 @@ from envcheck.core.rules import (
     Severity,
     Source,
     Span,
-    When,
 )
 from envcheck.rules.atlas import JudgedReleases, broken_rows, fitting_releases, in_spans, judged_versions
 
@@ -34,9 +33,9 @@ def rules_here(atlas: Atlas, versions: Mapping[str, str], together: Collection[s
     """
     judged = judged_versions(atlas, versions)
     shown = {**judged.releases, **{package: versions[package] for package in judged.before}}
-    for package, partner, worst, same in _broken_pairs(atlas, judged, together):
+    for rule, worst, same in _broken_rules(atlas, judged, together):
+        package, partner = worst.package, worst.partner
         release, other = judged.releases[package], judged.releases[partner]
-        rule = _atlas_rule(package, partner, worst.entry, same, atlas)
         yield _at_pre_releases(rule, judged, versions)._replace(
             title=_title(same, shown[package], shown[partner]),
             why=who_has_it(worst, atlas),
@@ -50,8 +49,7 @@ def unworded_rules_here(
 ) -> Iterator[Rule]:
     """Yield the rules of `rules_here` without their texts, because trying fixes makes hundreds."""
     judged = judged_versions(atlas, versions)
-    for package, partner, worst, same in _broken_pairs(atlas, judged, together):
-        rule = _atlas_rule(package, partner, worst.entry, same, atlas)
+    for rule, _, _ in _broken_rules(atlas, judged, together):
         yield _at_pre_releases(rule, judged, versions)
 
 
@@ -70,25 +68,40 @@ def _at_pre_releases(rule: Rule, judged: JudgedReleases, versions: Mapping[str, 
     return rule._replace(when=tables)
 
 
-def _broken_pairs(
+def _broken_rules(
     atlas: Atlas, judged: JudgedReleases, together: Collection[str]
-) -> Iterator[tuple[str, str, AtlasRow, list[AtlasRow]]]:
-    """Yield each pair of packages that do not fit, with the worst row and all rows of the same entry.
+) -> Iterator[tuple[Rule, AtlasRow, list[AtlasRow]]]:
+    """Yield the rules of each pair of packages that do not fit, with the worst row and all of its entry.
 
     An import that not everybody makes does not hide a call that fails, nor does the call, which needs its
-    trainer, hide the import. Of the calls, the worst for each training method is yielded.
+    trainer, hide the import. Of the calls, the worst for each training method is yielded, and of the imports
+    the worst of all and the worst for each class that only some trainings import.
     """
     for package, partner, broken in broken_rows(atlas, judged):
         both = package in together and partner in together
         rows = [row for row in broken if not (both and row.kind == "binary")]
-        groups: dict[tuple[bool, tuple[str, ...]], list[AtlasRow]] = {}
-        for row in rows:
-            groups.setdefault((_is_call(row.entry), _methods(package, row.entry, atlas)), []).append(row)
-        for (called, _), reached in sorted(groups.items()):
+        imports = [row for row in rows if not _is_call(row.entry)]
+        worst = min(imports, key=lambda row: _reach(row, atlas), default=None)
+        if worst is not None:
+            same = [row for row in imports if row.entry == worst.entry]
+            yield _import_rule(same, atlas), worst, same
+            if worst.entry not in atlas.optional:
+                continue
+        for reached in _by_training(rows, atlas):
             worst = min(reached, key=lambda row: _reach(row, atlas))
-            yield package, partner, worst, [row for row in reached if row.entry == worst.entry]
-            if not called and worst.entry not in atlas.optional:
-                break
+            same = [row for row in reached if row.entry == worst.entry]
+            yield _training_rule(same, atlas), worst, same
+
+
+def _by_training(rows: Sequence[AtlasRow], atlas: Atlas) -> list[list[AtlasRow]]:
+    """Return the rows of calls, and of imports that only some trainings make, by the trainings that do so."""
+    groups: dict[tuple[bool, tuple[str, ...]], list[AtlasRow]] = {}
+    for row in rows:
+        if _is_call(row.entry):
+            groups.setdefault((True, _methods(row.package, row.entry, atlas)), []).append(row)
+        elif component := _component(row.package, row.entry, atlas):
+            groups.setdefault((False, (component,)), []).append(row)
+    return [groups[key] for key in sorted(groups)]
 
 
 def rules_of(atlas: Atlas, packages: Iterable[str]) -> Iterator[Rule]:
@@ -101,20 +114,57 @@ def rules_of(atlas: Atlas, packages: Iterable[str]) -> Iterator[Rule]:
         for partner in sorted(present & atlas.rows[package].keys()):
             rows = atlas.rows[package][partner]
             for entry in dict.fromkeys(row.entry for row in rows):
-                yield _atlas_rule(package, partner, entry, [row for row in rows if row.entry == entry], atlas)
+                of_entry = [row for row in rows if row.entry == entry]
+                if not _is_call(entry):
+                    yield _import_rule(of_entry, atlas)
+                if _is_call(entry) or _component(package, entry, atlas):
+                    yield _training_rule(of_entry, atlas)
 
 
-def _atlas_rule(package: str, partner: str, entry: str, rows: Iterable[AtlasRow], atlas: Atlas) -> Rule:
-    """Return the rule of two packages at one entry: each distinct combination of spans is a table."""
+def _import_rule(rows: Sequence[AtlasRow], atlas: Atlas) -> Rule:
+    """Return the rule of two packages at one import, from the rows of this import.
+
+    It is for trainings that do not leave out the import of the package. If only some trainings make it, it is
+    for environments without a training, or whose training names no trainer.
+    """
+    package, entry = rows[0].package, rows[0].entry
+    trainings: tuple[tuple[Clause, ...], ...] = ((),)
+    if imported := atlas.imported_if.get(package):
+        left_in = Clause(imported, Kind.FLAG, ((ABSENT,), (Comparison("==", True),)), "absent or true")
+        trainings = ((left_in,),)
+    if component := _component(package, entry, atlas):
+        no_trainer = Clause(component, Kind.FLAG, ((ABSENT,),), "absent")
+        described = "training.described"
+        trainings = ((_flag(described, value=False),), (_flag(described, value=True), no_trainer))
+    severity = Severity.WARNING if entry in atlas.optional else Severity.ERROR
+    return _rule_on(rows, _entry_name(entry, package), severity, trainings)
+
+
+def _training_rule(rows: Sequence[AtlasRow], atlas: Atlas) -> Rule:
+    """Return the rule of two packages at a call, or at an import that only some trainings make."""
+    package, entry = rows[0].package, rows[0].entry
+    name = _entry_name(entry, package)
+    if component := _component(package, entry, atlas):
+        makes_it = (_flag("training.described", value=True), _flag(component, value=True))
+        return _rule_on(rows, [*name, "training"], Severity.ERROR, (makes_it,))
+    severity = Severity.WARNING if _is_optional(package, entry, atlas) else Severity.ERROR
+    return _rule_on(rows, name, severity, (_trainer_clauses(package, entry, atlas),))
+
+
+def _rule_on(
+    rows: Sequence[AtlasRow], name: Sequence[str], severity: Severity, trainings: Sequence[Sequence[Clause]]
+) -> Rule:
+    """Return the rule on rows of one entry: a table for each combination of spans and each training."""
+    package, partner, entry = rows[0].package, rows[0].partner, rows[0].entry
     spans = dict.fromkeys((row.releases, row.lacking) for row in rows)
-    trainer = _trainer_clauses(package, entry, atlas)
     tables = tuple(
-        (_within(package_key(package), releases), _within(package_key(partner), lacking), *trainer)
+        (_within(package_key(package), releases), _within(package_key(partner), lacking), *training)
         for releases, lacking in spans
+        for training in trainings
     )
     return Rule(
-        id=":".join(["atlas", package, partner, *_entry_name(entry, package)]),
-        severity=Severity.WARNING if _is_optional(package, entry, atlas) else Severity.ERROR,
+        id=":".join(["atlas", package, partner, *name]),
+        severity=severity,
         basis=Basis.SOURCE,
         title=f"{entry}: code of {package} asks {partner} for what it does not have",
         when=tables,
@@ -122,15 +172,23 @@ def _atlas_rule(package: str, partner: str, entry: str, rows: Iterable[AtlasRow]
     )
 
 
-def _trainer_clauses(package: str, entry: str, atlas: Atlas) -> When:
-    """Return the conditions that the training calls the entry, or does not leave out its import."""
-    if not _is_call(entry):
-        if imported := atlas.imported_if.get(package):
-            return (Clause(imported, Kind.FLAG, ((ABSENT,), (Comparison("==", True),)), "absent or true"),)
-        return ()
+def _component(package: str, entry: str, atlas: Atlas) -> str:
+    """Return the fact that is true if a training makes an import; empty if everybody may, and for a call."""
+    if _is_call(entry) or entry not in atlas.optional:
+        return ""
+    found = (fact for part, fact in atlas.entry_imported_if.get(package, {}).items() if part in entry)
+    return next(found, "")
+
+
+def _flag(key: str, *, value: bool) -> Clause:
+    return Clause(key, Kind.FLAG, ((Comparison("==", value),),), "true" if value else "false")
+
+
+def _trainer_clauses(package: str, entry: str, atlas: Atlas) -> tuple[Clause, ...]:
+    """Return the conditions that the training calls the entry."""
     clauses = []
     if key := atlas.called_if.get(package):
-        clauses.append(Clause(key, Kind.FLAG, ((Comparison("==", True),),), "true"))
+        clauses.append(_flag(key, value=True))
     if trainers := atlas.trainers.get(package):
         clauses.append(_one_of("train.trainer", trainers))
     if methods := _methods(package, entry, atlas):

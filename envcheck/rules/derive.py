@@ -32,6 +32,9 @@ from envcheck.core.tables import GpuModel, Tables, TorchBuild
 from envcheck.rules.clauses import evaluate
 from envcheck.rules.requirements import is_environment
 
+_TRL_TRAINERS = {"dpo": "DPO", "grpo": "GRPO", "kto": "KTO", "ppo": "PPO", "reward": "Reward"}
+"""TRL's trainers that only trainings by their method import, by `train.method`."""
+
 COMPONENTS = {
     "train.runs_training_arguments": Key(
         Kind.FLAG,
@@ -82,6 +85,14 @@ COMPONENTS = {
         "whether the training imports a trainer class of TRL",
         phrases={"true": "a trainer class of TRL"},
     ),
+    **{
+        f"train.runs_trl_{method}": Key(
+            Kind.FLAG,
+            f"whether the training imports TRL's {name}Trainer",
+            phrases={"true": f"TRL's {name}Trainer"},
+        )
+        for method, name in _TRL_TRAINERS.items()
+    },
     "train.runs_vllm": Key(Kind.FLAG, "whether the training imports vLLM", phrases={"true": "vLLM imported"}),
 }
 """Pieces of library code, and whether the described training runs them (compat/tables/runs.toml).

@@ -288,3 +288,14 @@ def is_torch_available():
         },
     )
     assert missing(asking, torch) == {"torch.compiler.disable": ("2.1.0",)}
+
+
+def test_of_two_trainer_classes_neither_stands_for_the_other() -> None:
+    lazy = {
+        "trl/": "import sys\n_import_structure = {'sft': ['SFTTrainer'], 'dpo': ['DPOTrainer', 'DPOConfig']}\n"
+        "sys.modules[__name__] = _LazyModule(__name__, _import_structure)",
+        "trl.sft": f"{WANTS_HYBRID}\nclass SFTTrainer: ...",
+        "trl.dpo": f"{WANTS_HYBRID}\nclass DPOTrainer: ...\nclass DPOConfig: ...",
+    }
+    gaps = find_missing_names(reader("trl", {"1.0": lazy}), TRANSFORMERS)
+    assert [gap.entry for gap in gaps] == ["from trl import SFTTrainer", "from trl import DPOTrainer"]

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from envcheck.commands.examine import knowledge, load_atlas
+from envcheck.commands.examine import judge_inventory, knowledge, load_atlas
 from envcheck.core.rules import ABSENT, Rule, Severity
 from envcheck.host.package_files import source_texts
 from envcheck.knowledge.atlas_rules import rules_here
 from envcheck.lock.parse import parse_requirements
+from tests.support.worlds import inventory
 from tests.unit.lock.test_lock import SHIPPED
 
 
@@ -24,15 +25,51 @@ def accused(versions: Mapping[str, str]) -> list[str]:
 
 def of_one_method(rule: Rule) -> bool:
     """Whether only some trainings reach the failure, such as DPO with TRL's own trainer."""
-    clauses = (clause for table in rule.when for clause in table)
-    return any(clause.key == "train.method" and (ABSENT,) not in clause.any_of for clause in clauses)
+    clauses = [clause for table in rule.when for clause in table]
+    imported = rule.id.endswith(":training")
+    return imported or any(
+        clause.key == "train.method" and (ABSENT,) not in clause.any_of for clause in clauses
+    )
 
 
 def test_a_call_is_judged_for_the_method_that_makes_it() -> None:
     rules = rules_here(load_atlas(), {"trl": "0.15.2", "transformers": "5.2.0"})
-    methods = {rule.id.rpartition(":")[2]: (rule.severity, of_one_method(rule)) for rule in rules}
+    methods = {rule.id.split(":", 3)[3]: (rule.severity, of_one_method(rule)) for rule in rules}
     assert methods["GRPOTrainer.train"] == (Severity.ERROR, True)
     assert methods["DPOTrainer"] == (Severity.WARNING, False), "an import that few users make, not hidden"
+    assert methods["DPOTrainer:training"] == (Severity.ERROR, True)
+
+
+@pytest.mark.parametrize(
+    ("more", "train", "expected"),
+    [
+        ("", "", Severity.WARNING),
+        ("", 'trainer = "trl"\nmethod = "dpo"', Severity.ERROR),
+        ("", 'trainer = "trl"\nmethod = "sft"', None),
+        ("", 'trainer = "transformers"\nmethod = "sft"', None),
+        ("", 'method = "dpo"', Severity.WARNING),  # of what trainer is not known
+        ('llamafactory = "0.9.3"', 'trainer = "llamafactory"\nmethod = "sft"', Severity.ERROR),
+        ('llamafactory = "0.9.5"', 'trainer = "llamafactory"\nmethod = "sft"', None),
+        ('llamafactory = "0.9.5"', 'trainer = "llamafactory"\nmethod = "dpo"', Severity.ERROR),
+        ('axolotl = "0.21.0"', 'trainer = "axolotl"\nmethod = "sft"', Severity.ERROR),
+        ("", 'trainer = "swift"\nmethod = "sft"', None),
+    ],
+)
+def test_an_import_of_some_trainings_is_judged_for_those(
+    more: str, train: str, expected: Severity | None
+) -> None:
+    versions = f'[pkg]\ntrl = "0.19.0"\ntransformers = "5.2.0"\n{more}\n'
+    facts = inventory(f"{versions}[train]\n{train}\n" if train else versions, knowledge())
+
+    findings = judge_inventory(facts, knowledge(), None).findings
+    found = [each.severity for each in findings if each.rule.id.startswith("atlas:trl:transformers:DPO")]
+
+    assert found == ([expected] if expected else [])
+
+
+def test_the_other_side_of_that_import_fits() -> None:
+    for beside in ({"trl": "0.19.0", "transformers": "4.57.6"}, {"trl": "0.23.0", "transformers": "5.2.0"}):
+        assert not [*rules_here(load_atlas(), beside)]
 
 
 def healthy_cases() -> Iterator[Any]:
