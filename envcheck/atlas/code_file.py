@@ -54,7 +54,14 @@ def _read(content: bytes) -> FileCode:
     functions: dict[str, tuple[FunctionCode, ...]] = {}
     classes: dict[str, tuple[ClassCode, ...]] = {}
     assigned: set[str] = set()
+    replaced: set[tuple[str, str]] = set()
     for node in flat(tree.body):
+        if isinstance(node, ast.Assign | ast.Delete):
+            replaced |= {
+                (owner, each.attr)
+                for each in node.targets
+                if isinstance(each, ast.Attribute) and (owner := dotted(each.value)) is not None
+            }
         if isinstance(node, ast.FunctionDef):
             functions[node.name] = (*functions.get(node.name, ()), _function(node, method=False))
         elif isinstance(node, ast.ClassDef):
@@ -65,7 +72,9 @@ def _read(content: bytes) -> FileCode:
                 for each in ast.walk(node)
                 if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)
             }
-    return FileCode(functions=functions, classes=classes, assigned=frozenset(assigned))
+    return FileCode(
+        functions=functions, classes=classes, assigned=frozenset(assigned), replaced=frozenset(replaced)
+    )
 
 
 def flat(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:

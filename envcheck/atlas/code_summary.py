@@ -157,9 +157,11 @@ class FileCode:
         functions: functions at module level.
         classes: classes at module level.
         assigned: names at module level that a statement assigns.
+        replaced: attributes of names that a statement at module level deletes or sets: `del Base.__init__`.
 
     """
 
     functions: Mapping[str, tuple[FunctionCode, ...]] = field(default_factory=dict)
     classes: Mapping[str, tuple[ClassCode, ...]] = field(default_factory=dict)
     assigned: frozenset[str] = frozenset()
+    replaced: frozenset[tuple[str, str]] = frozenset()

@@ -217,7 +217,7 @@ class Definitions:
             if position <= after:
                 continue
             if isinstance(each, ForeignPath):
-                return FoundMethod(each, None, position)
+                return None if self._replaces(owner, each, name) else FoundMethod(each, None, position)
             if not isinstance(each, OwnClass):
                 return None
             definitions = each.code.methods.get(name, ())
@@ -226,6 +226,18 @@ class Definitions:
             if name in each.code.fields:
                 return None
         return None
+
+    def _replaces(self, owner: OwnClass, base: ForeignPath, name: str) -> bool:
+        """Return whether a module changes a method of the base of another package that its class has.
+
+        After `del Base.__init__`, `super().__init__(...)` calls the constructor of that class's own base.
+        """
+        return any(
+            (text, name) in self.file(each.module).replaced and self.expression(each.module, text) == base
+            for each in self.order(owner)
+            if isinstance(each, OwnClass)
+            for text in each.code.bases
+        )
 
     def made(self, owner: OwnClass, attribute: str) -> tuple[str, str]:
         """Return the class of an attribute's value: a module, and the expression in it that names the class.

@@ -79,6 +79,7 @@ class FunctionReader:
     _stored: dict[str, int] = field(default_factory=dict)
     _plain: dict[str, ast.expr] = field(default_factory=dict)
     _parameters: frozenset[str] = frozenset()
+    _flags: set[str] = field(default_factory=set)
 
     def read(self) -> None:
         """Read the body."""
@@ -127,6 +128,10 @@ class FunctionReader:
     def _read_if(self, node: ast.If, spot: _Spot) -> _Spot:
         self._expression(node.test, spot)
         test = self._test(node.test)
+        if (dotted(node.test) or "").startswith(f"{SELF}."):
+            # Acting on a flag resets it, as saving does: a second test of it is seldom true.
+            test, again = (UNREADABLE_TEST if test in self._flags else test), test
+            self._flags.add(again)
         self._block(node.body, spot.under(test))
         self._block(node.orelse, spot.under(_negated(test)))
         ends, otherwise_ends = _ends(node.body), _ends(node.orelse)
@@ -270,15 +275,13 @@ class FunctionReader:
         for keyword in node.keywords:
             self._expression(keyword.value, spot)
         function, keywords = node.func, node.keywords
-        if dotted(function) in ("partial", "functools.partial") and node.args and keywords:
-            function = node.args[0]
         target = _target(function)
         if not target:
             self._children(function, spot)
             return
         if isinstance(function, ast.Attribute) and not isinstance(function.value, ast.Name):
             self._expression(function.value, spot)
-        given = _given(node) if function is node.func else _GivenValues()
+        given = _given(node)
         named = tuple(each.arg for each in keywords if each.arg)
         unpacked = tuple(filter(None, (_table_of(each.value) for each in keywords if each.arg is None)))
         self._record(target, named, unpacked, node, spot, given=given)

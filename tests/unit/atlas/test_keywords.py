@@ -239,3 +239,30 @@ def test_a_trainer_of_another_package_is_found_through_its_lazy_table() -> None:
     (gap,) = find_keyword_gaps(trl, transformers)
     assert (gap.entry, gap.lacking) == ("trl.SFTTrainer(...)", ("5.0.0",))
     assert gap.needs == "transformers.Trainer(tokenizer=)"
+
+
+def test_a_constructor_that_is_deleted_is_not_called() -> None:
+    head = "from accelerate import Accelerator as Base\n{}\nclass Mine(Base):\n    def __init__(self):\n"
+    head += "        super().__init__(dispatch=1)\n"
+
+    assert asked("Mine()", head=head.format("")) == FOUND
+    assert asked("Mine()", head=head.format("del Base.__init__")) == {}
+    assert asked("Mine()", head=head.format("Base.__init__ = None")) == {}
+
+
+def test_arguments_that_are_bound_for_later_are_not_passed() -> None:
+    assert asked("self.make = partial(Accelerator, dispatch=1)", head="from functools import partial") == {}
+
+
+def test_a_flag_that_was_acted_on_is_not_taken_to_be_set_again() -> None:
+    body = """
+    self.accelerator = Accelerator()
+    # methods:
+    def train(self):
+        if self.control.should_save:
+            self.save()
+        if self.control.should_save:
+            Accelerator(dispatch=1)
+    """
+    assert asked(body) == {}
+    assert asked(body.replace("        if self.control.should_save:\n            self.save()\n", "")) == FOUND
