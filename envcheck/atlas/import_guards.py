@@ -8,7 +8,7 @@ calls at its top level. Checks in other functions are not read, because versions
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 
@@ -183,9 +183,18 @@ def _module_refusals(
             yield from _required(text, condition(call.guards), f"{path}:{call.line}")
     for refusal in summary.refusals:
         refused = condition(refusal.guards)
-        variables = offers.guards.asked(refusal.guards, module)
+        variables = _named_in(offers.guards.asked(refusal.guards, module), offers, path)
         for partner, bound in _bounds(refused):
             yield ImportRefusal(partner, bound, "", refused, f"{path}:{refusal.line}", variables)
+
+
+def _named_in(variables: Sequence[str], offers: ReleaseOffers, path: str) -> tuple[str, ...]:
+    """Return those environment variables that a file names.
+
+    Reading a name of another module runs all of its script, which may ask for variables that do not matter.
+    """
+    text = offers.modules.release.files.read(path)
+    return tuple(each for each in variables if each.encode() in text)
 
 
 def _checked(call: ModuleCall) -> tuple[str, str]:

@@ -249,3 +249,15 @@ def test_an_assertion_on_a_version_is_a_guard() -> None:
     inside = "import torch\ndef check():\n    assert torch.__version__ >= '2.0'\ncheck()\n"
     (gap,) = guarded({"transformers/": inside}, TORCH)
     assert (gap.lacking, gap.places) == (("1.13.0",), ("transformers/__init__.py:3",))
+
+
+def test_a_variable_that_another_module_asks_for_does_not_turn_a_check_off() -> None:
+    sources = {
+        "transformers/": "from .model import *",
+        "transformers.utils_": "import os\nimport torch\nDEBUG = os.environ.get('DEBUG', '0') == '1'\n"
+        "torch_version = torch.__version__",
+        "transformers.model": "from .utils_ import *\nfrom packaging.version import Version\n"
+        "if not Version(torch_version) >= Version('2.0'):\n    raise ImportError('too old')",
+    }
+    (gap,) = guarded(sources, TORCH)
+    assert (gap.entry, gap.lacking) == ("import transformers", ("1.13.0",))
