@@ -238,7 +238,8 @@ def _missing(diagnosis: Diagnosis, known: _Known) -> MissingAnswer | None:
         asked = tuple(missing_names.ranges_in_atlas(missing, known.matrix.atlas()))
         named = missing_names.ranges_in_names(missing, library_answers.text_of("names", missing.lacks))
         ranges += (*(each for each in named if not any(row.startswith(each) for row in asked)), *asked)
-    return MissingAnswer(missing, rules, ranges, is_known)
+    calls = tuple(missing_names.ranges_of_overrides(missing, known.matrix.atlas()))
+    return MissingAnswer(missing, rules, ranges, is_known, calls)
 
 
 def _report_on(request: ExamineRequest, judged: _Environment, matrix: Matrix) -> Report:

@@ -153,6 +153,22 @@ def ranges_in_atlas(missing: MissingName, atlas: Atlas) -> Iterator[str]:
     yield from found
 
 
+def ranges_of_overrides(missing: MissingName, atlas: Atlas) -> Iterator[str]:
+    """Yield which releases define the method without the argument, and which of the base pass it.
+
+    The frame is that of the base's package, which passes the argument; the message names the other's class.
+    """
+    owner, _, method = missing.module.rpartition(".")
+    if missing.kind != "argument" or not owner:
+        return
+    made = re.compile(rf"\b{re.escape(owner.rpartition('.')[2])}(?:\.\w+)?\(")
+    for partners in atlas.rows.values():
+        for row in partners.get(missing.asks, ()):
+            passes = row.kind == "override" and row.needs.endswith(f".{method}({missing.name}=)")
+            if passes and made.search(row.entry):
+                yield who_has_it(row, atlas)
+
+
 def _is_it(needs: str, missing: MissingName) -> bool:
     """Return whether what a row needs is the missing name, argument or module."""
     if missing.kind == "argument":

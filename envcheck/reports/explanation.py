@@ -39,13 +39,15 @@ _LISTED = 6  # items shown of a long list
 class MissingAnswer(NamedTuple):
     """A missing name, the rules about it, and in words the ranges of releases that have it.
 
-    `is_known` means that envcheck knows the package that lacks the name.
+    `is_known` means that envcheck knows the package that lacks the name. `calls` says which releases call a
+    method with the argument that it does not take, and which releases define the method so.
     """
 
     missing: MissingName
     rules: tuple[Rule, ...] = ()
     ranges: tuple[str, ...] = ()
     is_known: bool = False
+    calls: tuple[str, ...] = ()
 
 
 class RefusedAnswer(NamedTuple):
@@ -247,6 +249,8 @@ def _missing_lines(explanation: Explanation) -> Iterator[str]:
     """Yield which package asks for a missing name, which lacks it, and what is known of releases with it."""
     answer = explanation.missing
     cause = explanation.diagnosis.cause
+    for words in answer.calls[:_FEW] if answer else ():
+        yield f"    calls   {words}"
     if answer is None or cause is None or cause.match is not None:
         return
     yield f"    missing {_missing_sentence(answer, explanation.report)}"

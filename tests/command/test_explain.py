@@ -959,6 +959,21 @@ def test_a_keyword_that_newer_releases_pass_names_who_passes_it(tmp_path: Path) 
         assert ("    passes  transformers from 4.46 on\n" in ran.out) is (code == 1)
 
 
+def test_a_method_that_a_newer_base_calls_otherwise_names_both_releases(tmp_path: Path) -> None:
+    file = "/e/lib/python3.11/site-packages/transformers/trainer.py"
+    frame = f'  File "{file}", line 3, in training_step\n    loss = self.compute_loss(model, inputs)\n'
+    calls = (
+        "    calls   transformers.Trainer.compute_loss(num_items_in_batch=): called in transformers 4.46.0"
+    )
+    for owner in ("DPOTrainer", "MyTrainer"):
+        said = f"TypeError: {owner}.compute_loss() got an unexpected keyword argument 'num_items_in_batch'\n"
+        (tmp_path / "log").write_text(f"Traceback (most recent call last):\n{frame}{said}")
+        ran = envcheck("explain", "log", cwd=tmp_path)
+        assert ran.code == 1
+        assert (calls in ran.out) is (owner == "DPOTrainer")
+        assert ("not accepted in trl 0.5.0 to 0.11.4\n" in ran.out) is (owner == "DPOTrainer")
+
+
 def test_the_source_of_a_bare_assertion_is_its_message(tmp_path: Path) -> None:
     frame = (
         '  File "/e/lib/python3.11/site-packages/torch/x.py", line 3, in f\n    assert dtype == info.dtype\n'
