@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,7 +19,7 @@ from envcheck.commands.examine import ExamineRequest
 from envcheck.core.errors import EnvcheckError, InputError
 from envcheck.core.facts import NOT_GIVEN, Fact, Inventory, Unknown, Vocabulary, normalised, package_name
 from envcheck.core.findings import Diagnostic, Finding, Report
-from envcheck.core.rules import Matrix
+from envcheck.core.rules import Matrix, Rule
 from envcheck.host import files, pty_passthrough
 from envcheck.host.files import read_chunks, read_standard_input
 from envcheck.host.machine import Host
@@ -29,11 +30,11 @@ from envcheck.knowledge.log_signatures import Signature
 from envcheck.logs import diagnosis as log_diagnosis
 from envcheck.logs import environment, missing_names, refused_values
 from envcheck.logs import scanner as log_scanner
-from envcheck.logs.diagnosis import Cause, Diagnosis
+from envcheck.logs.diagnosis import Cause, Diagnosis, EnvironmentMatch
 from envcheck.logs.events import Event, Log
 from envcheck.logs.line_format import LogPatterns, log_patterns, plain
 from envcheck.reports.explanation import Explanation, MissingAnswer, RefusedAnswer
-from envcheck.rules import derive
+from envcheck.rules import conditional, derive
 
 STDIN = "-"
 
@@ -116,13 +117,16 @@ def explain_chunks(
     if platform is not None:
         signatures = tuple(one for one in signatures if not _is_of_cuda(one, known.matrix))
     signatures = tuple(_with_kind_of_rule(one, known.matrix) for one in signatures)
-    diagnosis = log_diagnosis.diagnose(text.log, signatures)
+    diagnosis = log_diagnosis.diagnose(text.log, signatures, partial(_may_be_about, known))
+    replaced = library_answers.replaced_method(diagnosis.cause) if diagnosis.cause else ()
+    if replaced:
+        diagnosis = log_diagnosis.without_blame(diagnosis)
     missing = _missing(diagnosis, known)
     if missing is not None and diagnosis.cause is not None:
         diagnosis = diagnosis._replace(cause=_with_kind(diagnosis.cause, missing))
     library = None
     if diagnosis.cause is not None and (missing is None or missing.missing.kind == "argument"):
-        library = library_answers.answer(diagnosis.cause, known.tree["tables"])
+        library = library_answers.answer(diagnosis.cause, known.tree["tables"], text.head)
         if library is not None:
             diagnosis = diagnosis._replace(cause=library_answers.with_kind(diagnosis.cause, library))
     printed = _printed_facts(text, origin.command if origin else "", known)
@@ -133,9 +137,7 @@ def explain_chunks(
     report = _report_on(request, judged, known.matrix)
     diagnosis, probable = _with_probable(diagnosis, report, known)
     here = {
-        match.signature.case: log_diagnosis.match_environment(
-            known.matrix.rule(match.signature.rule), report.inventory, report.judgement
-        )
+        match.signature.case: _match_here(known.matrix.rule(match.signature.rule), report)
         for match in (*diagnosis.matches, *diagnosis.partial)
     }
     facts = (*printed.facts.values(), *(fact for device in printed.devices for fact in device.values()))
@@ -154,7 +156,17 @@ def explain_chunks(
         library,
         probable,
         _refused(diagnosis, tree["tables"]),
+        replaced,
     )
+
+
+def _match_here(rule: Rule | None, report: Report) -> EnvironmentMatch:
+    """Return whether a known failure applies to the judged environment, and if that is open, how likely."""
+    here = log_diagnosis.match_environment(rule, report.inventory, report.judgement)
+    if rule is None or here.answer != "unknown":
+        return here
+    habits = report.matrix.tables.habits
+    return here._replace(likelihood=conditional.rule_likelihood(rule, report.inventory, habits))
 
 
 def _refused(diagnosis: Diagnosis, tables: Mapping[str, Any]) -> tuple[RefusedAnswer, ...]:
@@ -194,6 +206,34 @@ def _is_of_cuda(signature: Signature, matrix: Matrix) -> bool:
         return bool(_OF_CUDA.search(" ".join(texts)))
     keys = [clause.key for table in rule.when for clause in table]
     return any(key.startswith(("cuda.", "driver.", "gpu.", "gpus.", "nccl.")) for key in keys)
+
+
+_OF_MISSING_NAMES = frozenset(
+    {"ImportError", "ModuleNotFoundError", "AttributeError", "NameError", "TypeError"}
+)
+
+
+def _may_be_about(known: _Known, signature: Signature, event: Event) -> bool:
+    """Return whether a rule's failure may be what an event is about.
+
+    A missing name or parameter is missing where it is asked for: if the traceback shows the libraries that it
+    goes through, at least one package of the rule is among them or is named in the message. torch does not
+    count, because every training goes through it.
+    """
+    rule = known.matrix.rule(signature.rule) if signature.rule else None
+    last = event.exceptions[-1].name.rpartition(".")[2] if event.exceptions else ""
+    if rule is None or last not in _OF_MISSING_NAMES:
+        return True
+    imports = known.tree["tables"].get("import_name", ())
+    distributions = {row["module"]: row["package"] for row in imports}
+    frames = missing_names.packages_in(event, distributions) - {"torch"}
+    packages = {package_name(clause.key) for table in rule.when for clause in table if "pkg." in clause.key}
+    packages -= {"torch"}
+    if not frames or not packages or frames & packages:
+        return True
+    names = packages | {row["module"] for row in imports if row["package"] in packages}
+    said = event.text.lower().replace("_", "-")
+    return any(name.lower().replace("_", "-") in said for name in names)
 
 
 def _with_kind_of_rule(signature: Signature, matrix: Matrix) -> Signature:

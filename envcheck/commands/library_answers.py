@@ -20,14 +20,22 @@ from envcheck.logs import diagnosis as log_diagnosis
 from envcheck.logs import library_questions, missing_names
 from envcheck.logs.diagnosis import Cause
 from envcheck.logs.library_questions import MissingAttribute, RefusedCall, UndefinedName
-from envcheck.reports.library_answer import LibraryAnswer
+from envcheck.reports.library_answer import LibraryAnswer, of_some_releases
 
 _FRAMEWORKS_BASES = ("transformers", "trl", "peft", "accelerate", "deepspeed", "datasets", "vllm")
 """Packages from whose classes frameworks derive their own, often by the same name."""
 
+_CALLERS = frozenset({"transformers", "trl", "peft", "accelerate", "deepspeed"})
+"""Packages that call models and trainers in most trainings, asked if no traceback shows the caller."""
 
-def answer(cause: Cause, tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> LibraryAnswer | None:
+
+def answer(
+    cause: Cause, tables: Mapping[str, Sequence[Mapping[str, Any]]], log_text: str = ""
+) -> LibraryAnswer | None:
     """Return what the code of published libraries says about a cause.
+
+    `log_text` is what the log says elsewhere: of several libraries that raise a message, those whose files it
+    names are meant.
 
     If a signature matched it, only the parameters of a function can say more, and only if its text has
     several causes.
@@ -41,8 +49,28 @@ def answer(cause: Cause, tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> L
     if name := library_questions.undefined_name(cause.event):
         return _on_name(name, distributions)
     if call := library_questions.refused_call(cause.event):
-        return _on_call(call, missing_names.packages_in(cause.event, distributions))
-    return _on_messages(cause, distributions)
+        found = _on_call(call, missing_names.packages_in(cause.event, distributions))
+        means = cause.event.form is not None and cause.event.form.means
+        return found if found is None or found.members or not means else None  # the message says why itself
+    named = missing_names.packages_named(f"{cause.event.text}\n{log_text}", distributions)
+    return _on_messages(cause, distributions, named)
+
+
+def replaced_method(cause: Cause) -> tuple[Membership, ...]:
+    """Return the library classes that have a method of the name of the user's function that raised.
+
+    Such a function mostly stands in the place of the library's, which calls it and passes it what the
+    release at hand passes. So a failure in it may be one of releases, not of the user's code.
+    """
+    place = cause.place
+    if (
+        place is None
+        or cause.kind != "code"
+        or not log_diagnosis.own_code(place)
+        or not _is_telling(place.name)
+    ):
+        return ()
+    return members.classes_with_method(texts_in("members"), place.name)
 
 
 def with_kind(cause: Cause, library: LibraryAnswer) -> Cause:
@@ -52,7 +80,7 @@ def with_kind(cause: Cause, library: LibraryAnswer) -> Cause:
     if library.optional:
         return cause._replace(kind="missing")
     if library.places:
-        return cause._replace(kind="unset")
+        return cause._replace(kind="version" if of_some_releases(library.places) else "unset")
     if library.refused or library.derived or library.classes:
         return cause._replace(kind="setting")
     alone = len(cause.event.exceptions) == 1  # else the one before it says why
@@ -127,7 +155,8 @@ def _is_telling(name: str) -> bool:
 def _on_call(call: RefusedCall, callers: frozenset[str]) -> LibraryAnswer | None:
     """Return the parameters of a function by releases, or who passes what it does not take.
 
-    If the log shows the packages of the frames, only one of those can have passed it.
+    Only a package whose code the traceback shows can have passed it. Without a traceback, who passes it is
+    known only if but one of the usual callers does.
     """
     texts = texts_in("members")
     if not call.keyword:
@@ -136,17 +165,21 @@ def _on_call(call: RefusedCall, callers: frozenset[str]) -> LibraryAnswer | None
         return LibraryAnswer(members=_libraries_first(found), own=by_user) if found else None
     if found := members.releases_with_parameter(texts, call.function, call.keyword):
         return LibraryAnswer(members=_libraries_first(found))
-    possible = callers or {*_FRAMEWORKS_BASES}
     passing = given.packages_that_pass(texts_in("given"), call.keyword)
-    passed = tuple(each for each in passing if each.package in possible)
+    passed = tuple(each for each in passing if each.package in (callers or _CALLERS))
+    if not callers and len(passed) != 1:
+        passed = ()
     refused = members.packages_whose_releases_all_refuse(texts, call.function, call.keyword)
     return LibraryAnswer(passed=passed, refused=refused) if passed or refused else None
 
 
-def _on_messages(cause: Cause, distributions: Mapping[str, str]) -> LibraryAnswer | None:
+def _on_messages(
+    cause: Cause, distributions: Mapping[str, str], named: frozenset[str]
+) -> LibraryAnswer | None:
     """Return the places that raise the message of an exception.
 
-    A library whose file is the innermost frame is asked alone; the others only if it has no answer.
+    A library whose file is the innermost frame is asked alone; the others only if it has no answer. Of those,
+    the `named` ones outweigh the rest.
     """
     for text in library_questions.raised_texts(cause.event):
         package = missing_names.package_of(text.place, distributions)
@@ -155,7 +188,8 @@ def _on_messages(cause: Cause, distributions: Mapping[str, str]) -> LibraryAnswe
         place = text.place.file.replace("\\", "/") if text.place else ""
         rows = raised.find_raised(texts, text.exception, text.message, place)
         if rows:
-            return LibraryAnswer(raises=rows)
+            of_log = tuple(found for found in rows if found.row.package in named)
+            return LibraryAnswer(raises=of_log or rows)
     return None
 
 

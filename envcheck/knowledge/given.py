@@ -16,6 +16,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from envcheck.core.rules import Span
+from envcheck.core.versions import order
 from envcheck.knowledge.names import read_ends, spans_in_words
 from envcheck.knowledge.raised import open_spans, parse_open_spans
 
@@ -65,7 +66,8 @@ class KeywordRow(NamedTuple):
 class SetAttribute(NamedTuple):
     """Place that sets an attribute: package, its releases in words, file, function, and the condition above.
 
-    `own` says that the object is one of the function's class.
+    `own` says that the object is one of the function's class. `since` says that the first releases that were
+    read do not set it.
     """
 
     package: str
@@ -74,6 +76,7 @@ class SetAttribute(NamedTuple):
     function: str
     condition: str
     own: bool
+    since: bool = False
 
 
 class PassedKeyword(NamedTuple):
@@ -159,7 +162,9 @@ def _places(package: str, text: str, attribute: str) -> Iterator[SetAttribute]:
         file, _, function = text[head : text.index("]\n", head)].partition(" ")
         parts = text[begin : text.find("\n", begin)].split("\t")
         if file != _KEYWORDS and len(parts) == _PARTS and attribute in parts[3].split():
-            yield SetAttribute(package, _words(parts[0], text), file, function, parts[2], parts[1] == _OWN)
+            own = parts[1] == _OWN
+            since = _is_later(parts[0], text)
+            yield SetAttribute(package, _words(parts[0], text), file, function, parts[2], own, since)
 
 
 def packages_that_pass(texts: Mapping[str, str], keyword: str) -> tuple[PassedKeyword, ...]:
@@ -171,6 +176,12 @@ def packages_that_pass(texts: Mapping[str, str], keyword: str) -> tuple[PassedKe
         if match:
             found.append(PassedKeyword(package, _words(match[1], text)))
     return tuple(found)
+
+
+def _is_later(spans: str, text: str) -> bool:
+    """Return whether releases in the file's text lie before all of the spans."""
+    ends = read_ends(text)
+    return all(order(first) > order(ends[0]) for first, _ in parse_open_spans(spans, ends[1]))
 
 
 def _words(spans: str, text: str) -> str:

@@ -24,6 +24,7 @@ KINDS = {
     "network": "the network",
     "hardware": "the hardware or its driver",
     "code": "the user's own code",
+    "open": "not known: several causes have this text",
     "consequence": "follows from another failure",
     "harmless": "nothing to fix",
 }

@@ -120,6 +120,16 @@ def derived_classes_with(texts: Mapping[str, str], owner: str, attribute: str) -
     return tuple(found)
 
 
+def classes_with_method(texts: Mapping[str, str], method: str) -> tuple[Membership, ...]:
+    """Return the trainers of which only some releases have a method of this name."""
+    return tuple(
+        row
+        for package, text in texts.items()
+        for head in re.finditer(r"^\[(\w*Trainer)(?: < [^\]\n]*)?\]$", text, re.MULTILINE)
+        for row in _attribute_rows({package: text}, head[1], method)
+    )
+
+
 def releases_by_parameters(texts: Mapping[str, str], function: str) -> tuple[Membership, ...]:
     """Return the parameters that a function or a method takes, by releases, in the packages that changed it.
 

@@ -8,7 +8,7 @@ signatures in compat/. The file of the innermost frame shows whether the failure
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from envcheck.core.facts import Inventory, Tri, Unknown, package_key
@@ -110,9 +110,14 @@ class Diagnosis(NamedTuple):
         return bool(self.cause or self.consequences)
 
 
-def diagnose(log: Log, signatures: Iterable[Signature]) -> Diagnosis:
-    """Return the diagnosis of a log's events."""
+def diagnose(
+    log: Log, signatures: Iterable[Signature], fits: Callable[[Signature, Event], bool] | None = None
+) -> Diagnosis:
+    """Return the diagnosis of a log's events; `fits` tells whether a signature may be about an event."""
     matches, partial = _matches(log.events, signatures)
+    if fits is not None:
+        matches = tuple(match for match in matches if fits(match.signature, log.events[match.event]))
+        partial = tuple(match for match in partial if fits(match.signature, log.events[match.event]))
     told = _told_by_tracebacks(log)
     failures = [
         cause
@@ -149,6 +154,19 @@ def diagnose(log: Log, signatures: Iterable[Signature]) -> Diagnosis:
         tuple(own_first),
         partial,
     )
+
+
+def without_blame(diagnosis: Diagnosis) -> Diagnosis:
+    """Return a diagnosis that no longer says of its cause that the user's own code is at fault."""
+    cause = diagnosis.cause
+    if cause is None or cause.kind != "code":
+        return diagnosis
+    matches = tuple(
+        match
+        for match in diagnosis.matches
+        if match.signature.kind != "code" or not _touches(match, -1, cause.event)
+    )
+    return diagnosis._replace(cause=Cause(cause.event, "unknown"), matches=matches)
 
 
 def _touches(match: Match, number: int, event: Event) -> bool:
@@ -421,13 +439,15 @@ class EnvironmentMatch(NamedTuple):
 
     `answer` is `yes`, `no`, `unknown`, or `text` for a case without conditions. `because` has facts in words:
     those that meet the conditions (yes), that do not (no), or that are missing (unknown). `fixes` passed the
-    judge for yes, and are untried for unknown.
+    judge for yes, and are untried for unknown. `likelihood` orders the unknown ones: how often trainings set
+    what the rule waits for.
     """
 
     answer: str
     because: tuple[str, ...] = ()
     fixes: tuple[Fix, ...] = ()
     finding: Finding | None = None
+    likelihood: float = 1.0
 
 
 def match_environment(rule: Rule | None, inventory: Inventory, judgement: Judgement) -> EnvironmentMatch:

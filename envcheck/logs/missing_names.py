@@ -116,6 +116,12 @@ def packages_in(event: Event, distributions: Mapping[str, str]) -> frozenset[str
     return frozenset(package_of(Frame(file, 0, ""), distributions) for file in files) - {""}
 
 
+def packages_named(text: str, distributions: Mapping[str, str]) -> frozenset[str]:
+    """Return the distributions of whose installed files a text has paths, in whatever form."""
+    roots = {*re.findall(r"(?:site|dist)-packages[/\\](\w+)", text)}
+    return frozenset(distributions.get(root) or normalised(root) for root in roots)
+
+
 def _of_lazy_import(message: str, distributions: Mapping[str, str]) -> str:
     """Return the distribution whose lazy import a message is about; empty if it is about none."""
     found = _LAZY_IMPORT.search(message)
@@ -125,13 +131,17 @@ def _of_lazy_import(message: str, distributions: Mapping[str, str]) -> str:
 def rules_on(missing: MissingName, matrix: Matrix) -> Iterator[Rule]:
     """Yield the rules on these packages whose title or explanation mentions the name.
 
-    If neither package is known, a rule has to mention the function or the module as well.
+    If neither package is known, a rule has to mention the function or the module as well. If it is known who
+    asks, rules on other packages that ask for the same name do not count.
     """
     packages = {package_key(name) for name in (missing.lacks, missing.asks) if name}
     mentioned = [missing.name] if packages else [missing.name, missing.module or missing.name]
     words = [re.compile(rf"\b{re.escape(each.rpartition('.')[2])}\b") for each in mentioned]
     for rule in matrix.rules:
         keys = {clause.key for table in rule.when for clause in table}
+        others = {key for key in keys if key.startswith("pkg.")} - {package_key(missing.lacks)}
+        if missing.asks and others and package_key(missing.asks) not in others:
+            continue
         text = f"{rule.title} {rule.why}"
         if (not packages or keys & packages) and all(word.search(text) for word in words):
             yield rule

@@ -15,6 +15,7 @@ from envcheck.core.findings import Finding, Report, Verbosity, Verdict
 from envcheck.core.rules import Fix, Rule, Severity
 from envcheck.core.sanitize import hide_secrets, inline
 from envcheck.knowledge.log_signatures import KINDS
+from envcheck.knowledge.members import Membership
 from envcheck.logs.clashes import clashing_requirements
 from envcheck.logs.diagnosis import Cause, Diagnosis, EnvironmentMatch, Match, checked_out, own_code
 from envcheck.logs.environment import Platform
@@ -65,7 +66,8 @@ class Explanation(NamedTuple):
     log. `printed` are facts taken from the log itself. `platform` is the log's platform if it is not
     NVIDIA's. `missing` is set if the cause is a missing name, `library` if the code of a library raises its
     message or lacks what it asks for. `probable` are broken errors of the environment that name what the
-    message names. `refused` are values of a configuration that its checks refuse.
+    message names. `refused` are values of a configuration that its checks refuse. `replaced` are methods of
+    libraries in whose place the user's function that raised may stand.
     """
 
     name: str
@@ -81,6 +83,7 @@ class Explanation(NamedTuple):
     library: LibraryAnswer | None = None
     probable: tuple[Finding, ...] = ()
     refused: tuple[RefusedAnswer, ...] = ()
+    replaced: tuple[Membership, ...] = ()
 
     @property
     def code(self) -> int:
@@ -88,7 +91,7 @@ class Explanation(NamedTuple):
         if not self.diagnosis.failed:
             return NOTHING
         cause = self.diagnosis.cause
-        return FAILED if cause and cause.kind != "unknown" else UNEXPLAINED
+        return FAILED if cause and cause.kind not in ("unknown", "open") else UNEXPLAINED
 
 
 # --- for people ---------------------------------------------------------------------------------------
@@ -113,9 +116,9 @@ def _headline(explanation: Explanation) -> str:
         return f"Failed elsewhere; this log contains only consequences: {first}"
     known = _ranked(_of_the_cause(cause, explanation), explanation)
     if known and cause.match is not None:
-        return _known_headline(known[0], cause, explanation)
+        return _known_headline(known, cause, explanation)
     if explanation.missing is not None:
-        return f"Failed: {_missing_sentence(explanation.missing, explanation.report)}"
+        return f"Failed: {_missing_sentence(explanation.missing, explanation)}"
     members = explanation.library.members if explanation.library else ()
     if members and not members[0].has.startswith("(") and not members[0].derived:
         return f"Failed: {event_text(cause, _SHORT)} ({members[0].package} has it: {members[0].releases})"
@@ -123,24 +126,42 @@ def _headline(explanation: Explanation) -> str:
     return f"Failed{unknown}: {event_text(cause, _SHORT)}"
 
 
-def _known_headline(match: Match, cause: Cause, explanation: Explanation) -> str:
-    """Return the answer if the cause matches a known failure."""
+def _known_headline(known: Sequence[Match], cause: Cause, explanation: Explanation) -> str:
+    """Return the answer if the cause matches known failures; the best comes first."""
+    match = known[0]
     here = _match_here(match, explanation).answer
-    title = _title(match, explanation)
+    title = f"{_title(match, explanation)} [{_id(match)}]"
+    alike = len({_id(one) for one in known if _is_alike(one, match, explanation)})
     if here == "yes":
         return f"Known failure, and it applies here: {title}"
     if here == "no":
         return f"Failed; the known failure that it resembles does not apply here: {event_text(cause, _SHORT)}"
     if match.signature.ambiguous:
         return f"Failed: {event_text(cause, _SHORT)}. Possible problem: {title}"
+    if match.signature.kind == "open":
+        return f"Failed; several causes have this text: {title}"
+    if alike > 1:
+        return f"Known failure, the likeliest of {alike} with this text: {title}"
     return f"Known failure: {title}"
+
+
+def _is_alike(match: Match, best: Match, explanation: Explanation) -> bool:
+    """Return whether the text of a known failure is that of the best one, and no fact tells them apart."""
+    answers = {_match_here(one, explanation).answer for one in (match, best)}
+    return answers == {"unknown"} and match.signature.patterns == best.signature.patterns
+
+
+def _id(match: Match) -> str:
+    """Return what `envcheck rule` and a reader call a known failure: its rule, or its case."""
+    return match.signature.rule or match.signature.case
 
 
 def _lines(explanation: Explanation, *, in_full: bool) -> Iterator[str]:
     """Yield the lines after the headline; `in_full` adds reasons, scores and sources."""
     diagnosis = explanation.diagnosis
     if diagnosis.failed:
-        yield ""
+        if diagnosis.cause is None or diagnosis.cause.match is None:
+            yield ""
         if diagnosis.cause is None:
             yield from _only_consequences(explanation)
             known = [match for match in diagnosis.matches if _names_a_cause(match)]
@@ -150,7 +171,7 @@ def _lines(explanation: Explanation, *, in_full: bool) -> Iterator[str]:
     yield from _others(explanation)
     if diagnosis.failed:
         yield from _known_of_the_versions(explanation)
-    if explanation.code == UNEXPLAINED:
+    if explanation.code == UNEXPLAINED and not (diagnosis.cause and diagnosis.cause.match):
         yield ""
         if any(map(_names_a_cause, diagnosis.matches)):
             yield "One of the known failures above may be the cause."
@@ -175,7 +196,7 @@ def _cause(cause: Cause, explanation: Explanation, *, in_full: bool) -> Iterator
     """Yield what is known of a cause, with its fixes first if a signature matched it, and where it is."""
     known = [*_known(_of_the_cause(cause, explanation), explanation, in_full=in_full)]
     if cause.match is not None:
-        yield from known[1:]  # the headline has a blank line below it
+        yield from known
         yield ""
     yield f"✗ first cause  {_where(cause, explanation.log)}: {event_text(cause)}"
     if cause.place:
@@ -185,6 +206,7 @@ def _cause(cause: Cause, explanation: Explanation, *, in_full: bool) -> Iterator
     if cause.event.times > max(1, len(cause.event.ranks)):
         yield f"    again   {cause.event.times} times, last in line {cause.event.again}"
     yield f"    kind    {_kind(cause)}"
+    yield from _replaced_lines(explanation.replaced)
     if none := expression_that_is_none(cause.event):
         yield f"    None is {none}"
     yield from _refused_lines(explanation)
@@ -200,6 +222,17 @@ def _cause(cause: Cause, explanation: Explanation, *, in_full: bool) -> Iterator
     answered = explanation.missing or explanation.library or (cause.event.form and cause.event.form.means)
     if cause.match is None and explanation.diagnosis.partial and not answered:
         yield from _resembling(explanation)
+
+
+def _replaced_lines(replaced: Sequence[Membership]) -> Iterator[str]:
+    """Yield which trainers have a method of the name of the user's function, and what that means."""
+    for package in [*dict.fromkeys(has.package for has in replaced)][:_FEW]:
+        of_package = [has for has in replaced if has.package == package]
+        owners = ", ".join(f"{has.owner} ({has.releases})" for has in of_package[:_FEW])
+        more = f" and {len(of_package) - _FEW} more" if len(of_package) > _FEW else ""
+        yield f"    method  {package} has {of_package[0].has} in {owners}{more}"
+    if replaced:
+        yield "    advice  if yours stands in its place, install a release that it was written for"
 
 
 def _of_the_cause(cause: Cause, explanation: Explanation) -> list[Match]:
@@ -253,7 +286,7 @@ def _missing_lines(explanation: Explanation) -> Iterator[str]:
         yield f"    calls   {words}"
     if answer is None or cause is None or cause.match is not None:
         return
-    yield f"    missing {_missing_sentence(answer, explanation.report)}"
+    yield f"    missing {_missing_sentence(answer, explanation)}"
     for words in answer.ranges[:_FEW]:
         yield f"    has it  {words}"
     for rule in answer.rules[:_FEW]:
@@ -277,9 +310,15 @@ def _advice_on_module(answer: MissingAnswer) -> str:
     )
 
 
-def _missing_sentence(answer: MissingAnswer, report: Report) -> str:
-    """Return which package lacks a missing name and, if the log says so, which one asks for it."""
+def _missing_sentence(answer: MissingAnswer, explanation: Explanation) -> str:
+    """Return which package lacks a missing name and, if the log says so, which one asks for it.
+
+    That releases differ is said of an argument only if they are known to.
+    """
     missing = answer.missing
+    report = explanation.report
+    cause = explanation.diagnosis.cause
+    differs = cause is not None and cause.kind == "version"
     if missing.half:
         library, own = (
             "an import of it failed before, or goes in a circle",
@@ -288,9 +327,10 @@ def _missing_sentence(answer: MissingAnswer, report: Report) -> str:
         return f"{missing.module} was still being imported: {library if missing.asks else own}"
     asks = _with_version(missing.asks, report) if missing.asks else "your own code" if missing.own else ""
     if missing.kind == "argument":
+        here = " in this release" if differs else ""
         if not asks:
-            return f"{missing.module}() does not take the argument {missing.name} in this release"
-        return f"{asks} passes {missing.name} to {missing.module}(), which does not take it in this release"
+            return f"{missing.module}() does not take the argument {missing.name}{here}"
+        return f"{asks} passes {missing.name} to {missing.module}(), which does not take it{here}"
     if missing.kind == "module" and not missing.installed:
         return _not_installed(answer, asks)
     what = (
@@ -359,17 +399,22 @@ def _kind(cause: Cause) -> str:
 def _known(matches: Sequence[Match], explanation: Explanation, *, in_full: bool) -> Iterator[str]:
     """Yield the known failures that match, those that apply here first; each rule appears once.
 
-    A failure that is known by its text alone, from lines that a better one explains, adds nothing.
+    The headline has the title of the cause's best one already. A failure that is known by its text alone,
+    from lines that a better one explains, adds nothing.
     """
     seen: set[str] = set()
     told: set[int] = set()
+    cause = explanation.diagnosis.cause
+    headed = cause is not None and cause.match is not None
     for match in _ranked(matches, explanation):
-        name = match.signature.rule or match.signature.case
-        by_text = _match_here(match, explanation).answer == "text"
-        if name in seen or (by_text and not in_full and told.issuperset(match.lines)):
+        answer = _match_here(match, explanation).answer
+        if _id(match) in seen or (answer == "text" and not in_full and told.issuperset(match.lines)):
             continue
-        seen.add(name)
-        if by_text:
+        if not headed or seen or answer == "no":
+            yield ""
+            yield f"  known  {_title(match, explanation)} [{_id(match)}]"
+        seen.add(_id(match))
+        if answer == "text":
             told.update(match.lines)
         yield from _match(match, explanation, in_full=in_full)
 
@@ -377,7 +422,13 @@ def _known(matches: Sequence[Match], explanation: Explanation, *, in_full: bool)
 def _ranked(matches: Sequence[Match], explanation: Explanation) -> list[Match]:
     """Return the matches, those that apply here first."""
     return sorted(
-        matches, key=lambda one: (_RANKED[_match_here(one, explanation).answer], -one.score, one.lines)
+        matches,
+        key=lambda one: (
+            _RANKED[_match_here(one, explanation).answer],
+            -one.score,
+            -_match_here(one, explanation).likelihood,
+            one.lines,
+        ),
     )
 
 
@@ -400,37 +451,35 @@ def _title(match: Match, explanation: Explanation) -> str:
 
 
 def _match(match: Match, explanation: Explanation, *, in_full: bool) -> Iterator[str]:
+    """Yield what to do about a known failure and whether it applies here; `in_full` adds the reasons."""
     rule = explanation.report.matrix.rule(match.signature.rule) if match.signature.rule else None
     here = _match_here(match, explanation)
-    yield ""
-    yield f"  known  {_title(match, explanation)} [{rule.id if rule else match.signature.case}]"
-    if here.answer == "text":
+    if here.answer == "text" or rule is None:
         yield f"    advice  {match.signature.advice}"
-        yield "    here    known by its text; it does not depend on the environment"
-        yield from _evidence(match, [source["url"] for source in match.signature.sources], in_full=in_full)
+        if in_full:
+            yield "    here    known by its text; it does not depend on the environment"
+            yield from _evidence(match, [source["url"] for source in match.signature.sources])
         return
-    applies = rule is not None and here.answer != "no"
-    remedy = bool(rule and rule.why and not rule.fixes)  # then only the reason says what to do
-    if rule is not None and applies:
-        if remedy:
-            yield f"    advice  {explanation.report.language.why(rule.id, rule.why)}"
-        else:
-            yield from _fixes(rule, here, explanation)
+    applies = here.answer != "no"
+    language = explanation.report.language
+    remedy = bool(rule.why and not rule.fixes)  # then only the reason says what to do
+    if applies and remedy:
+        yield f"    advice  {language.why(rule.id, rule.why)}"
+    elif applies:
+        yield from _fixes(rule, here, explanation, in_full=in_full)
+    if applies and in_full:
         yield from (f"    no fix  {fix_text(Fix(useless.set))} ({useless.why})" for useless in rule.no_fixes)
     yield f"    here    {_here_in_words(here)}"
-    if rule is not None and applies:
-        if rule.why and not remedy and (in_full or not here.fixes):
-            yield f"    why     {explanation.report.language.why(rule.id, rule.why)}"
-        yield from _evidence(
-            match, [f"{rule.basis.value}: {source.url}" for source in rule.sources], in_full=in_full
-        )
+    if applies and rule.why and not remedy and (in_full or not here.fixes):
+        yield f"    why     {language.why(rule.id, rule.why)}"
+    if applies and in_full:
+        yield from _evidence(match, [f"{rule.basis.value}: {source.url}" for source in rule.sources])
 
 
-def _evidence(match: Match, sources: Sequence[str], *, in_full: bool) -> Iterator[str]:
-    """Yield the place in the log and how well it matches, then the first source, or all with `in_full`."""
-    score = f" (score {match.score:.2f})" if in_full else ""
-    yield f"    text    line {', '.join(map(str, match.lines[:_LISTED]))}{score}"
-    yield from (f"    source  {source}" for source in (sources if in_full else sources[:1]))
+def _evidence(match: Match, sources: Sequence[str]) -> Iterator[str]:
+    """Yield the place in the log, how well it matches, and the sources."""
+    yield f"    text    line {', '.join(map(str, match.lines[:_LISTED]))} (score {match.score:.2f})"
+    yield from (f"    source  {source}" for source in sources)
 
 
 def _here_in_words(here: EnvironmentMatch) -> str:
@@ -442,23 +491,29 @@ def _here_in_words(here: EnvironmentMatch) -> str:
             f"no: {'; '.join(facts)}. The log resembles it, but its conditions are not met here, "
             "so its fixes do not apply"
         )
-    missing = ", ".join(facts) or "what it depends on"
+    more = f" and {len(facts) - _FEW} more" if len(facts) > _FEW else ""
+    missing = ", ".join(facts[:_FEW]) + more or "what it depends on"
     return f"cannot tell; not known: {missing} (--facts, --python, --train, --target)"
 
 
-def _fixes(rule: Rule, here: EnvironmentMatch, explanation: Explanation) -> Iterator[str]:
+def _fixes(
+    rule: Rule, here: EnvironmentMatch, explanation: Explanation, *, in_full: bool = False
+) -> Iterator[str]:
+    """Yield the first fix of a rule and its commands, or all with `in_full`."""
     if not here.fixes:
         outcome = (
             "none of the known fixes helps here" if here.answer == "yes" else "depends on what is missing"
         )
         yield f"    fix     {outcome if rule.fixes else 'none known'}"
-    for fix in here.fixes:
+    for fix in here.fixes if in_full else here.fixes[:1]:
         costs = [each.cost for each in rule.fixes]
         cost = f" ({explanation.report.language.cost(rule.id, costs, fix.cost)})" if fix.cost else ""
         condition = "" if here.answer == "yes" else "if it applies here: "
         yield f"    fix     {condition}{fix_text(fix)}{cost}"
         for command in fix_commands(fix, explanation.report):
             yield f"            $ {command}"
+    if not in_full and (more := len(here.fixes) - 1) > 0:
+        yield f"    or      {more} other fix{'es' * (more > 1)} (--verbose)"
 
 
 def _resembling(explanation: Explanation) -> Iterator[str]:

@@ -39,6 +39,11 @@ class LibraryAnswer(NamedTuple):
     refused: tuple[Membership, ...] = ()
 
 
+def of_some_releases(places: Sequence[SetAttribute]) -> bool:
+    """Return whether only later releases set an attribute, on any object of the class."""
+    return all(place.own and place.since and not place.condition for place in places)
+
+
 def library_lines(library: LibraryAnswer, inventory: Inventory) -> Iterator[str]:
     """Yield where a library raises the message and under which condition, or which releases have what."""
     for found in library.raises[:_FEW]:
@@ -100,7 +105,9 @@ def _given_lines(library: LibraryAnswer) -> Iterator[str]:
         yield f"    set by  {place.package} {place.releases}: {place.file} in {place.function}"
         if place.condition:
             yield f"    when    {place.condition}"
-    if library.places:
+    if of_some_releases(library.places) and library.places:
+        yield f"    advice  install {library.places[0].package} in one of these releases"
+    elif library.places:
         yield "    advice  only objects that went through there have it: go that way, or meet its condition"
     yield from _class_lines(library)
     for place in library.optional:

@@ -134,10 +134,34 @@ def _likelihood(waiting: Waiting, habits: Habits) -> float:
     query planners, the rarest counts in full and each further one with half the weight of the one before.
     """
     required = waiting.rule.require
-    shares = [
+    return _combined(
         1 - _share(clause, habits) if clause in required else _share(clause, habits)
         for clause in waiting.open
+    )
+
+
+def rule_likelihood(rule: Rule, inventory: Inventory, habits: Habits) -> float:
+    """Return how likely a training meets the training clauses of a rule that are open, from 0 to 1.
+
+    Clauses on versions and on the machine do not count, because no share of them is known.
+    """
+    tables = [
+        table for table in rule.when if all(evaluate(clause, inventory) is not Tri.NO for clause in table)
     ]
+    open_clauses = [
+        [
+            clause
+            for clause in table
+            if family(clause.key) == "train" and evaluate(clause, inventory) is not Tri.YES
+        ]
+        for table in tables
+    ]
+    return max(
+        (_combined(_share(clause, habits) for clause in clauses) for clauses in open_clauses), default=0.0
+    )
+
+
+def _combined(shares: Iterable[float]) -> float:
     likelihood = 1.0
     for place, share in enumerate(sorted(shares)):
         likelihood *= max(share, _UNSEEN) ** (0.5**place)

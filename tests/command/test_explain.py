@@ -300,7 +300,9 @@ def test_fixes_that_do_not_help_are_listed_too(tmp_path: Path) -> None:
         FACTS.format(torch="2.6.0", deepspeed="0.16.4") + f"[train]\n{train.replace(', ', chr(10))}\n"
     )
     log = str(DATA / "logs/zero3-lora-trl-2514.log")
-    out = envcheck("explain", log, "--facts", str(facts)).out
+    usual = envcheck("explain", log, "--facts", str(facts)).out
+    assert "    no fix  " not in usual
+    out = envcheck("explain", log, "--facts", str(facts), "--verbose").out
     assert "    fix     deepspeed >=0.19.3\n" in out
     assert "    no fix  train.zero_sub_group_size = 1000000 (it is the tile size of the optimizer step" in out
     (match, *_) = json.loads(envcheck("explain", log, "--facts", str(facts), "--json").out)["matches"]
@@ -441,10 +443,11 @@ def test_the_first_line_is_the_answer(
 def test_the_fix_comes_before_the_evidence_and_reasons_only_in_full(tmp_path: Path) -> None:
     (tmp_path / "train.log").write_text(ELASTIC)
     usual = envcheck("explain", str(tmp_path / "train.log")).out
-    assert usual.index("    fix  ") < usual.index("    here  ") < usual.index("    text  ")
-    assert "score" not in usual
+    assert usual.index("    fix  ") < usual.index("    here  ")
+    assert not [part for part in ("    text  ", "    source  ", "score") if part in usual]
     assert "    why  " not in usual
     in_full = envcheck("explain", str(tmp_path / "train.log"), "--verbose").out
+    assert in_full.index("    fix  ") < in_full.index("    here  ") < in_full.index("    text  ")
     assert "(score 0." in in_full
     assert "    why     Its elastic agent imports a logger" in in_full
 
@@ -1025,7 +1028,7 @@ def test_what_the_text_proves_goes_before_what_versions_would_have_to_prove(tmp_
     (tmp_path / "log").write_text(f"ImportError: /e/{said}_stringIcSt11char_traitsIcESaIcEEE\n")
     (tmp_path / "facts.toml").write_text("complete = []\n")
     ran = envcheck("explain", "log", "--facts", "facts.toml", cwd=tmp_path)
-    assert ran.out.startswith("Known failure: flash-attn was compiled for another torch or another C++ ABI\n")
+    assert ran.out.startswith("Known failure: flash-attn was compiled for another torch or another C++ ABI [")
     assert "  known  flash-attn 2.8 wheels do not load" in ran.out
 
 
@@ -1047,3 +1050,95 @@ def test_a_module_that_is_missing_says_how_to_see_which_file_was_imported(tmp_pa
     ran = envcheck("explain", "log", cwd=tmp_path)
     assert "another package that is imported as swift" in ran.out
     assert "print(swift.__file__)" in ran.out
+
+
+NO_FACTS = "complete = []\n"
+SITE = "/e/lib/python3.11/site-packages"
+
+
+def told_of(log: str, tmp_path: Path, *options: str) -> Outcome:
+    (tmp_path / "log").write_text(log)
+    (tmp_path / "facts.toml").write_text(NO_FACTS)
+    return envcheck("explain", "log", "--facts", "facts.toml", *options, cwd=tmp_path)
+
+
+def test_the_title_of_a_known_failure_is_said_once(tmp_path: Path) -> None:
+    ran = told_of("torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n", tmp_path)
+    head = ran.out.splitlines()[0].removeprefix("Known failure: ")
+    assert head.endswith("]")
+    assert ran.out.count(head.rpartition(" [")[0]) == 1
+
+
+def test_of_two_rules_with_one_text_the_likelier_is_first_and_both_are_named(tmp_path: Path) -> None:
+    text = "ValueError: Must flatten tensors with uniform `requires_grad` when `use_orig_params=False`\n"
+    out = told_of(text, tmp_path).out
+    assert out.startswith("Known failure, the likeliest of 2 with this text: FSDP cannot flatten an adapter")
+    assert "  known  FSDP cannot flatten DoRA layers" in out
+
+
+def test_a_text_with_several_causes_claims_none(tmp_path: Path) -> None:
+    ran = told_of("NCCL error: unhandled system error (run with NCCL_DEBUG=INFO for details)\n", tmp_path)
+    assert ran.code == 3
+    assert ran.out.startswith("Failed; several causes have this text: A system call failed inside NCCL")
+    assert "    kind    not known: several causes have this text\n" in ran.out
+
+
+KEY_ERROR = """\
+Traceback (most recent call last):
+  File "/home/x/dpo_train.py", line 118, in {name}
+    length = batch["chosen_labels"].shape[0]
+KeyError: 'chosen_labels'
+"""
+
+
+def test_a_function_in_the_place_of_a_librarys_is_not_blamed_on_the_user(tmp_path: Path) -> None:
+    ran = told_of(KEY_ERROR.format(name="get_batch_loss_metrics"), tmp_path)
+    assert ran.out.startswith("Failed, cause not known: KeyError: 'chosen_labels'\n")
+    assert "    method  trl has get_batch_loss_metrics in " in ran.out
+    near = told_of(KEY_ERROR.format(name="print_my_columns"), tmp_path)
+    assert near.out.startswith(
+        "Known failure: The script looks up a key that is not there [user-key-error]\n"
+    )
+
+
+TORCH_SIX = """\
+Traceback (most recent call last):
+  File "/home/x/train.py", line 3, in <module>
+    import {module}
+  File "{site}/{module}/utils.py", line 9, in <module>
+    from torch._six import inf
+ModuleNotFoundError: No module named 'torch._six'
+"""
+
+
+def test_a_rule_about_a_package_that_the_traceback_does_not_contain_is_not_told(tmp_path: Path) -> None:
+    ran = told_of(TORCH_SIX.format(site=SITE, module="deepspeed"), tmp_path)
+    assert ran.out.startswith("Known failure: DeepSpeed before 0.8.2 cannot be imported beside torch 2 [")
+    near = told_of(TORCH_SIX.format(site=SITE, module="apex"), tmp_path)
+    assert "DeepSpeed" not in near.out
+    assert near.out.startswith("Failed: apex asks for the module torch._six")
+
+
+def test_who_passes_a_refused_keyword_is_not_guessed_if_the_message_has_a_meaning(tmp_path: Path) -> None:
+    text = "TypeError: MistralForCausalLM.forward() got an unexpected keyword argument 'token_type_ids'\n"
+    out = told_of(text, tmp_path).out
+    assert "    means   the tokenizer returns a column that this model does not take\n" in out
+    assert "    passes  " not in out
+    assert "in this release" not in out
+
+
+def test_of_several_libraries_with_one_message_that_of_the_log_is_told(tmp_path: Path) -> None:
+    message = "ValueError: The model did not return a loss from the inputs, only the following keys: logits."
+    text = f"{message} For reference, the inputs it received are input_ids.\n"
+    frame = f"File ~{SITE}/transformers/trainer.py:3704, in Trainer.compute_loss(self, model, inputs)\n"
+    assert "library ms-swift" in told_of(text, tmp_path).out
+    out = told_of(frame + text, tmp_path).out
+    assert "library transformers" in out
+    assert "library ms-swift" not in out
+
+
+def test_an_attribute_that_only_later_releases_set_asks_for_one_of_them(tmp_path: Path) -> None:
+    name = "current_gradient_accumulation_steps"
+    out = told_of(f"AttributeError: 'GRPOTrainer' object has no attribute '{name}'\n", tmp_path).out
+    assert "    kind    versions that do not go together\n" in out
+    assert "    advice  install transformers in one of these releases\n" in out
