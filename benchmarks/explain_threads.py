@@ -25,10 +25,13 @@ of wrapped exceptions, the reading of refused settings, and the kind of data. Sa
 the names of trainers and run once before its misses were looked at: its first figure is an estimate for
 threads that were not read before. Three of its four wrong answers took the text for that of another cause.
 
-Sample 8 was drawn by trainers and by classes of exceptions; many of its threads quote the message alone. It was
-run once before its misses were looked at. Its four wrong answers led to conditions that an answer has to meet:
-the likelier of two rules with one text, no blame on a function in the place of a library's, no cause for a text
-that has several, and nobody named as a caller whom the log does not show.
+Sample 8 was drawn by trainers and by classes of exceptions; many of its threads quote the message alone. It
+was run once before its misses were looked at. Its four wrong answers led to conditions that an answer has
+to meet: the likelier of two rules with one text, no blame on a function in the place of a library's, no
+cause for a text that has several, and nobody named as a caller whom the log does not show. Sample 9 was
+drawn and run once after that. Its `wrong` is counted more strictly: a false word on who is at fault, or a
+false advice beside a true condition, counts. Five of the six were claims of that kind, and each led to a
+condition of its own.
 """
 
 from __future__ import annotations

@@ -33,6 +33,7 @@ from envcheck.logs import scanner as log_scanner
 from envcheck.logs.diagnosis import Cause, Diagnosis, EnvironmentMatch
 from envcheck.logs.events import Event, Log
 from envcheck.logs.line_format import LogPatterns, log_patterns, plain
+from envcheck.logs.missing_names import MissingName
 from envcheck.reports.explanation import Explanation, MissingAnswer, RefusedAnswer
 from envcheck.rules import conditional, derive
 
@@ -258,7 +259,15 @@ def _with_kind(cause: Cause, missing: MissingAnswer) -> Cause:
         return cause._replace(kind="unknown" if name.asks else "code")
     if name.kind == "module" and not name.installed:
         return cause._replace(kind="missing") if name.asks or missing.is_known else cause
-    return cause._replace(kind="version") if between_packages or missing.rules or missing.ranges else cause
+    known_to_differ = bool(missing.rules or missing.ranges)
+    if _may_be_another_module(name) and not known_to_differ:
+        return cause._replace(kind="unknown")
+    return cause._replace(kind="version") if between_packages or known_to_differ else cause
+
+
+def _may_be_another_module(missing: MissingName) -> bool:
+    """Return whether a file or folder of the same name may have been imported instead of the package."""
+    return missing.of_any_module and missing.lacks != "torch"
 
 
 def _missing(diagnosis: Diagnosis, known: _Known) -> MissingAnswer | None:

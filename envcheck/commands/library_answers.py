@@ -116,6 +116,7 @@ def _on_attribute(missing: MissingAttribute, asks: str) -> LibraryAnswer | None:
     """Return which releases and which other classes have an attribute, and which places set it."""
     texts = texts_in("members")
     found = members.releases_with_attribute(texts, missing.owner, missing.name) if missing.owner else ()
+    found = tuple(has for has in found if has.package != asks)  # a release has what its own code asks for
     classes = members.related_classes(texts, missing.owner) if missing.owner else ()
     given_texts = texts_in("given")
     places = given.places_that_set(given_texts, classes, missing.name)

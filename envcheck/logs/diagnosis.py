@@ -8,6 +8,7 @@ signatures in compat/. The file of the innermost frame shows whether the failure
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
@@ -215,7 +216,8 @@ def _failure(event: Event, matches: Sequence[Match]) -> Cause | None:
     if kind == "harmless":
         kind, best = "unknown", None
     if best is None and event.form is not None:
-        return Cause(event, event.form.kind)
+        of_library = event.form.kind == "code" and _was_in_library(event)
+        return Cause(event, "unknown" if of_library else event.form.kind)
     if best is None and event.cut_at is not None and _OF_LAUNCHER.search(event.cut_at.file):
         return Cause(event, "consequence")
     if event.what == "ended" and best is None:  # the end of the command that envcheck ran
@@ -225,6 +227,24 @@ def _failure(event: Event, matches: Sequence[Match]) -> Cause | None:
     elif best is None and event.exceptions and _is_assertion_of_library(event.exceptions[0]):
         kind = "check"
     return Cause(event, kind, best)
+
+
+def _was_in_library(event: Event) -> bool:
+    """Return whether the innermost frame outside Python's own modules is in a library's file.
+
+    Whatever a message mostly means, the traceback then says that the user's code did not raise it.
+    """
+    files = [found[1].replace("\\", "/") for found in _FILE.finditer(event.text)]
+    outside = [file for file in files if not _is_pythons_own(file)]
+    return bool(outside) and not own_code(Frame(outside[-1], 0, ""))
+
+
+_FILE = re.compile(r'File "([^"\n]{1,1000})", line')
+
+
+def _is_pythons_own(file: str) -> bool:
+    found = _OF_PYTHON.search(file)
+    return file.startswith("<") or (found is not None and found[1] in sys.stdlib_module_names)
 
 
 def _same_end(event: Event, other: Event) -> bool:
@@ -289,6 +309,12 @@ _OF_LIBRARIES = (
 )
 """Parts of paths of what is not the user's own code."""
 
+_CONSOLE_SCRIPT = re.compile(r"/bin/[\w-]+$")
+"""The file that an installer writes for a command of a package."""
+
+_OF_PYTHON = re.compile(r"(?:^|/)python3\.\d+/(\w+)(?:\.py$|/)")
+"""A module of Python itself, below a path of which the beginning is left out."""
+
 _CHECKED_OUT = (
     *("transformers", "peft", "accelerate", "trl", "datasets", "axolotl", "verl", "openrlhf", "llamafactory"),
     *("swift", "deepspeed", "vllm", "bitsandbytes", "unsloth", "unsloth_zoo", "liger_kernel", "sglang"),
@@ -314,6 +340,8 @@ def own_code(place: Frame | None) -> bool:
     if place is None or place.file.startswith("<"):
         return False
     file = place.file.replace("\\", "/")
+    if _CONSOLE_SCRIPT.search(file) or _is_pythons_own(file):
+        return False
     return not any(part in file for part in _OF_LIBRARIES) and not checked_out(file)
 
 

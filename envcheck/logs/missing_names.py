@@ -49,7 +49,8 @@ class MissingName(NamedTuple):
     `module` is the module that lacks it, or the function that lacks an argument. `lacks` and `asks` are
     the distributions that lack and need it, empty if unknown or the user's own code. `installed` says that a
     part of a package is missing, not the package. `half` marks a module that was still being imported.
-    `own` says that the user's own code needs it.
+    `own` says that the user's own code needs it. `attribute` says that Python looked it up in
+    the module that was imported, whose file the message does not show.
     """
 
     kind: str
@@ -60,6 +61,13 @@ class MissingName(NamedTuple):
     installed: bool
     half: bool = False
     own: bool = False
+
+    attribute: bool = False
+
+    @property
+    def of_any_module(self) -> bool:
+        """Return whether a file or folder with the package's name may have been imported in its place."""
+        return self.attribute and "." not in self.module
 
 
 def missing_name(event: Event, tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> MissingName | None:
@@ -77,7 +85,8 @@ def missing_name(event: Event, tables: Mapping[str, Sequence[Mapping[str, Any]]]
                 if kind == "argument" and raised.place and raised.place.file.endswith(_DISPATCHERS):
                     asks = ""  # it only hands on what another function passed
                 own = not asks and own_code(raised.place)
-                return _missing(kind, found, asks, distributions)._replace(own=own)
+                missing = _missing(kind, found, asks, distributions)
+                return missing._replace(own=own, attribute=pattern is _ATTRIBUTE)
     return None
 
 

@@ -19,9 +19,7 @@ _OWN = re.compile(r"\bself\.(?P<name>[a-z]\w*)\b(?![.(\w])")
 _NO_SETTING = re.compile(r"(?:get|keys|items|values)$|(?:\w+\.)*(?:is_|has_|_)")
 """Names of methods, and of properties that follow from other settings."""
 
-_OF_CONFIGURATION = re.compile(
-    r"(?:Config|Arguments|Args|Params|ConfigMixin|Schema)\w*\.|\.(?:__post_init__|_?validate\w*|check_\w+)$"
-)
+_OF_CONFIGURATION = re.compile(r"(?:Config|Arguments|Args|Params|ConfigMixin|Schema)\w*\.|\.__post_init__$")
 """Functions in which attributes of `self` are settings."""
 
 _AVAILABLE = re.compile(r"(?:if not|unless) (?:\w+\.)*is_(\w+?)_available\(\)$")

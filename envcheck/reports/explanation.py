@@ -339,7 +339,10 @@ def _missing_sentence(answer: MissingAnswer, explanation: Explanation) -> str:
     lacks = _with_version(missing.lacks, report)
     root = missing.module.partition(".")[0]
     release = f"this release of {lacks}"
-    if not answer.ranges and not answer.is_known and root != root.lower():  # no usual name of a package
+    if cause is not None and cause.kind == "unknown" and missing.of_any_module:
+        release = f"the {root} that is imported"
+        what = missing.name
+    elif not answer.ranges and not answer.is_known and root != root.lower():  # no usual name of a package
         release = f"the file or package that is imported as {root}"
     elif not answer.ranges and normalised(root) != missing.lacks:
         release = f"this release of {lacks}, or another package that is imported as {root},"

@@ -1142,3 +1142,62 @@ def test_an_attribute_that_only_later_releases_set_asks_for_one_of_them(tmp_path
     out = told_of(f"AttributeError: 'GRPOTrainer' object has no attribute '{name}'\n", tmp_path).out
     assert "    kind    versions that do not go together\n" in out
     assert "    advice  install transformers in one of these releases\n" in out
+
+
+JSON = """\
+Traceback (most recent call last):
+  File "{file}", line 61, in save
+    json.dumps(config.__dict__)
+  File ".../python3.10/json/encoder.py", line 179, in default
+    raise TypeError(f'Object of type {{o.__class__.__name__}} '
+TypeError: Object of type set is not JSON serializable
+"""
+
+
+def test_a_message_that_mostly_blames_the_user_does_not_if_a_library_called(tmp_path: Path) -> None:
+    ran = told_of(JSON.format(file=f"{SITE}/collie/controller/trainer.py"), tmp_path)
+    assert "    means   a value that JSON does not know" in ran.out
+    assert "your own code" not in ran.out
+    assert "user's own code" not in ran.out
+    assert ran.code == 3
+    near = told_of(JSON.format(file="/home/x/save.py"), tmp_path)
+    assert "    kind    the user's own code\n" in near.out
+
+
+def test_a_command_that_an_installer_wrote_is_not_the_users_code(tmp_path: Path) -> None:
+    log = """\
+Traceback (most recent call last):
+  File "/opt/anaconda3/{file}", line 5, in <module>
+    from llmtuner.cli import main
+ModuleNotFoundError: No module named 'llmtuner'
+"""
+    assert "your own code" not in told_of(log.format(file="bin/llamafactory-cli"), tmp_path).out
+    assert told_of(log.format(file="train.py"), tmp_path).out.startswith(
+        "Failed: your own code imports llmtuner"
+    )
+
+
+def test_an_attribute_that_no_release_is_known_to_lack_may_be_another_modules(tmp_path: Path) -> None:
+    log = """\
+Traceback (most recent call last):
+  File "{site}/peft/tuners/lora/bnb.py", line 3, in <module>
+    import bitsandbytes
+AttributeError: module 'bitsandbytes' has no attribute '{name}'
+"""
+    ran = told_of(log.format(site=SITE, name="nn"), tmp_path)
+    assert ran.code == 3
+    assert ran.out.startswith(
+        "Failed: peft asks for nn, which the bitsandbytes that is imported does not have\n"
+    )
+    assert "see which file is imported" in ran.out
+
+
+def test_a_release_is_not_said_to_lack_what_its_own_code_asks_for(tmp_path: Path) -> None:
+    log = """\
+Traceback (most recent call last):
+  File "{file}", line 32, in __init__
+    if self.args.use_flash_ckpt:
+AttributeError: 'RLHFArguments' object has no attribute 'use_flash_ckpt'
+"""
+    assert "has it  " not in told_of(log.format(file=f"{SITE}/swift/llm/train/sft.py"), tmp_path).out
+    assert "has it  ms-swift" in told_of(log.format(file="/home/x/plugin.py"), tmp_path).out
