@@ -219,7 +219,8 @@ def _may_be_about(known: _Known, signature: Signature, event: Event) -> bool:
 
     A missing name or parameter is missing where it is asked for: if the traceback shows the libraries that it
     goes through, at least one package of the rule is among them or is named in the message. torch does not
-    count, because every training goes through it.
+    count, because every training goes through it; nor does, if the user's own code asks, the package that
+    lacks the name, because then a rule on another package that asks it for the same name is beside the point.
     """
     rule = known.matrix.rule(signature.rule) if signature.rule else None
     last = event.exceptions[-1].name.rpartition(".")[2] if event.exceptions else ""
@@ -230,7 +231,13 @@ def _may_be_about(known: _Known, signature: Signature, event: Event) -> bool:
     frames = missing_names.packages_in(event, distributions) - {"torch"}
     packages = {package_name(clause.key) for table in rule.when for clause in table if "pkg." in clause.key}
     packages -= {"torch"}
-    if not frames or not packages or frames & packages:
+    missing = missing_names.missing_name(event, known.tree["tables"])
+    others = packages - {missing.lacks} if missing is not None and missing.own else set()
+    if others:
+        packages = others
+    elif not frames or not packages:
+        return True
+    if frames & packages:
         return True
     names = packages | {row["module"] for row in imports if row["package"] in packages}
     said = event.text.lower().replace("_", "-")

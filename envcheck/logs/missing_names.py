@@ -141,7 +141,7 @@ def rules_on(missing: MissingName, matrix: Matrix) -> Iterator[Rule]:
     """Yield the rules on these packages whose title or explanation mentions the name.
 
     If neither package is known, a rule has to mention the function or the module as well. If it is known who
-    asks, rules on other packages that ask for the same name do not count.
+    asks, a package or the user's own code, rules on other packages that ask for the same name do not count.
     """
     packages = {package_key(name) for name in (missing.lacks, missing.asks) if name}
     mentioned = [missing.name] if packages else [missing.name, missing.module or missing.name]
@@ -149,7 +149,7 @@ def rules_on(missing: MissingName, matrix: Matrix) -> Iterator[Rule]:
     for rule in matrix.rules:
         keys = {clause.key for table in rule.when for clause in table}
         others = {key for key in keys if key.startswith("pkg.")} - {package_key(missing.lacks)}
-        if missing.asks and others and package_key(missing.asks) not in others:
+        if others and (missing.own or (missing.asks and package_key(missing.asks) not in others)):
             continue
         text = f"{rule.title} {rule.why}"
         if (not packages or keys & packages) and all(word.search(text) for word in words):

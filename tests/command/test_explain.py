@@ -1052,14 +1052,28 @@ def test_a_module_that_is_missing_says_how_to_see_which_file_was_imported(tmp_pa
     assert "print(swift.__file__)" in ran.out
 
 
-NO_FACTS = "complete = []\n"
+UNKNOWN_FACTS = "complete = []\n"
 SITE = "/e/lib/python3.11/site-packages"
 
 
 def told_of(log: str, tmp_path: Path, *options: str) -> Outcome:
     (tmp_path / "log").write_text(log)
-    (tmp_path / "facts.toml").write_text(NO_FACTS)
+    (tmp_path / "facts.toml").write_text(UNKNOWN_FACTS)
     return envcheck("explain", "log", "--facts", "facts.toml", *options, cwd=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("line", "blamed"),
+    [("from transformers import HybridCache", False), ("from peft import LoraConfig", True)],
+)
+def test_a_name_that_the_users_own_code_asks_for_is_no_other_package_s_fault(
+    line: str, blamed: bool, tmp_path: Path
+) -> None:
+    log = (
+        f'Traceback (most recent call last):\n  File "/w/train.py", line 3, in <module>\n    {line}\n'
+        f"ImportError: cannot import name 'HybridCache' from 'transformers' ({SITE}/transformers/__init__.py)\n"
+    )
+    assert ("[peft-hybridcache-transformers5]" in told_of(log, tmp_path).out) is blamed
 
 
 def test_the_title_of_a_known_failure_is_said_once(tmp_path: Path) -> None:
