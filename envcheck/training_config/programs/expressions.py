@@ -14,12 +14,13 @@ from envcheck.training_config.programs.values import (
     ClassValue,
     File,
     LibraryName,
+    OneOf,
     ProjectFunction,
     Record,
     Thing,
     Value,
     Variables,
-    common,
+    either,
     entry_of,
     is_known,
     is_list,
@@ -161,7 +162,7 @@ class Expressions(ABC):
             one = self.value(node.body, scope)
         with self.under(f"not {quoted(node.test)}"):
             other = self.value(node.orelse, scope)
-        return common(one, other)
+        return either(one, other)
 
     def _comparison(self, node: ast.Compare, scope: Variables) -> Value:  # noqa: PLR0911 - one for each operator
         sides = [self.value(side, scope) for side in (node.left, *node.comparators)]
@@ -394,7 +395,7 @@ def _is_none(one: Value, other: Value) -> bool | None:
     value = one if other is None else other
     if is_known(value):
         return value is None
-    objects = Record | ProjectFunction | ClassValue | File | LibraryName
+    objects = Record | ProjectFunction | ClassValue | File | LibraryName | OneOf
     return (
         False
         if isinstance(value, objects) or is_list(value) or (isinstance(value, Thing) and value.certain)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import reduce
 from typing import NamedTuple
 
 from envcheck.core.facts import Unknown
@@ -25,6 +26,7 @@ from envcheck.training_config.programs.values import (
     Value,
     Variables,
     common,
+    either,
     is_list,
     parent,
     quoted,
@@ -384,6 +386,9 @@ class Interpreter(Expressions):
 
     def resolved(self, value: Value) -> Value:
         """Return what an imported name stands for; its module is followed when the name is first used."""
+        if isinstance(value, OneOf):
+            result = reduce(either, map(self.resolved, value.options))
+            return Unknown("one of several definitions") if result is MISSING else result
         if not isinstance(value, Imported):
             return value
         if value.found is None:
@@ -420,7 +425,7 @@ class Interpreter(Expressions):
             return _made_by_library(self.value(node.value, scope)) or found
         return self.resolved(found)
 
-    def attribute(self, owner: Value, name: str, node: ast.AST) -> Value:  # noqa: PLR0911, C901 - each kind
+    def attribute(self, owner: Value, name: str, node: ast.AST) -> Value:  # noqa: PLR0911, PLR0912, C901 - each kind
         """Return an attribute of a value."""
         match owner:
             case Record():
@@ -437,6 +442,9 @@ class Interpreter(Expressions):
             case ClassValue():
                 found = self._in_class(owner, name)
                 return found if found is not MISSING else computed(node)
+            case OneOf(options=options):
+                found = reduce(either, (self.attribute(option, name, node) for option in options))
+                return computed(node) if found is MISSING else found
             case Super(owner=inner, after=after):
                 found = self._inherited(inner, after, name)
                 return found if found is not MISSING else LibraryName(f"super.{name}")
@@ -649,10 +657,7 @@ class Interpreter(Expressions):
                         found.append(self.instantiate(option, given, node))
                     case _:
                         found.append(self._call_library(option, node, given, scope))
-        result = found[0]
-        for other in found[1:]:
-            result = common(result, other)
-        return result
+        return reduce(common, found)
 
     def _change_list(self, node: ast.Call, scope: Variables) -> None:
         """Forget a list that a method changes."""
@@ -1017,11 +1022,13 @@ def _joined(one: Mapping[str, Value], other: Mapping[str, Value], why: str) -> d
     found: dict[str, Value] = {}
     for name in {**one, **other}:
         before, after = one.get(name, MISSING), other.get(name, MISSING)
-        if before is MISSING or after is MISSING:
+        if before is not after and isinstance(before, Imported) and isinstance(after, Imported):
+            found[name] = OneOf((before, after))
+        elif before is MISSING or after is MISSING:
             found[name] = after if before is MISSING else before
         else:
-            shared = common(before, after)
-            found[name] = Unknown(f"{name} depends on {why}") if shared is MISSING else shared
+            either_one = either(before, after)
+            found[name] = Unknown(f"{name} depends on {why}") if either_one is MISSING else either_one
     return found
 
 

@@ -177,7 +177,8 @@ def truth(value: Value) -> bool | None:
         if value.role != "dict":
             return True
         return True if value.items else None if value.rest else False
-    if isinstance(value, ProjectFunction | ClassValue | File) or (isinstance(value, Thing) and value.certain):
+    is_object = isinstance(value, ProjectFunction | ClassValue | OneOf | File)
+    if is_object or (isinstance(value, Thing) and value.certain):
         return True
     return None
 
@@ -202,6 +203,22 @@ def common(one: Value, other: Value) -> Value:
     if isinstance(one, Thing) and isinstance(other, Thing) and one.maker == other.maker:
         return Thing(one.maker, certain=one.certain and other.certain)
     return MISSING
+
+
+def either(one: Value, other: Value) -> Value:
+    """Return what a variable may be after a condition that is not decided, or MISSING.
+
+    Of functions and classes it is one; whatever is common to the values otherwise.
+    """
+    shared = common(one, other)
+    if shared is not MISSING:
+        return shared
+    options = tuple(
+        option for each in (one, other) for option in (each.options if isinstance(each, OneOf) else (each,))
+    )
+    callable_ones = ProjectFunction | ClassValue | LibraryName
+    fits = len(options) <= _MOST_OPTIONS and all(isinstance(each, callable_ones) for each in options)
+    return OneOf(options) if fits else MISSING
 
 
 def entry_of(table: Record) -> Value:

@@ -276,6 +276,27 @@ def test_a_table_with_an_adapter_in_one_entry_leaves_it_open(tmp_path: Path) -> 
     assert "frozen_params" not in found
 
 
+CHOOSES = """
+import os
+if os.environ["KIND"] == "a":
+    from a import build
+else:
+    from b import build
+model = build()
+"""
+
+
+@pytest.mark.parametrize(("second", "expected"), [("", "none"), ("adds", None)])
+def test_both_of_two_imports_are_followed(tmp_path: Path, second: str, expected: str | None) -> None:
+    build = "from transformers import AutoModelForCausalLM\ndef build():\n    return AutoModelForCausalLM.from_pretrained('x')\n"
+    adds = build.replace("return ", "model = ") + (
+        "    from peft import LoraConfig, get_peft_model\n    return get_peft_model(model, LoraConfig(r=8))\n"
+    )
+    files = {"train.py": LOADS + CHOOSES + TRAINS, "a.py": build, "b.py": adds if second else build}
+    found = facts_of(tmp_path, "run.sh", {**files, "run.sh": "python train.py\n"})
+    assert found.get("adapter") == expected
+
+
 def test_options_set_on_configuration_classes_in_a_loop_are_known(tmp_path: Path) -> None:
     program = """
 import fire
