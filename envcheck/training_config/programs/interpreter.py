@@ -201,8 +201,9 @@ class Interpreter(Expressions):
         return True
 
     def _raise(self, node: ast.Raise, scope: Variables) -> bool:
-        del scope
-        if not self.conditions:
+        if isinstance(node.exc, ast.Call) and getattr(node.exc.func, "id", "") == "SystemExit":
+            self.value(node.exc, scope)  # `raise SystemExit(main())` runs the program
+        elif not self.conditions:
             self.incomplete = self.incomplete or f"line {node.lineno} of {self._path} would stop it"
         return True
 

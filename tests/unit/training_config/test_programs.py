@@ -264,6 +264,13 @@ def test_code_around_a_training_is_understood(tmp_path: Path, body: str, key: st
     assert facts_of(tmp_path, "run.sh", files)[key] == expected
 
 
+@pytest.mark.parametrize("ending", ["main()", "raise SystemExit(main())", "import sys\nsys.exit(main())"])
+def test_a_program_is_followed_however_it_is_started(tmp_path: Path, ending: str) -> None:
+    program = f"{LOADS}def main():\n    {MODEL}    {TRAINS}{ending}\n"
+    found = facts_of(tmp_path, "run.sh", {"train.py": program, "run.sh": "python train.py\n"})
+    assert (found["adapter"], found["precision"]) == ("none", "bf16")
+
+
 def test_a_table_with_an_adapter_in_one_entry_leaves_it_open(tmp_path: Path) -> None:
     body = (
         "import sys\nfrom peft import LoraConfig, get_peft_model\n"
