@@ -13,17 +13,17 @@ The files of the other parts were read by a person before envcheck read them; af
 answers were fixed in envcheck. The figures are the shares of facts that were right, and false:
 
     part      files   repositories   at first sight    after
-    unseen      132             24   85.1 %, 1.8 %     99.4 %, 0
-    fresh       172             40   86.1 %, 1.5 %     99.1 %, 0
+    unseen      132             24   85.1 %, 1.8 %     99.5 %, 0
+    fresh       172             40   86.1 %, 1.5 %     99.4 %, 0
     second       48             16   94.0 %, 0         99.6 %, 0
-    third       107             46   85.4 %, 1.2 %     99.0 %, 0.2 %
-    fourth       51             20   89.7 %, 2.2 %     97.4 %, 0
-    fifth        75             25   74.4 %, 6.0 %     93.5 %, 0
-    sixth        37             14   83.0 %, 0.4 %     98.7 %, 0
-    seventh      63             23   84.8 %, 2.0 %     @@seventh
-    eighth       19              7   78.9 %, 0         @@eighth
-    ninth        66             20   94.2 %, 0.5 %     @@ninth
-    tenth        50             18   97.4 %, 0         @@tenth
+    third       107             46   85.4 %, 1.2 %     99.2 %, 0
+    fourth       51             20   89.7 %, 2.2 %     98.5 %, 0
+    fifth        75             25   74.4 %, 6.0 %     94.5 %, 0
+    sixth        37             14   83.0 %, 0.4 %     99.1 %, 0
+    seventh      63             23   84.8 %, 2.0 %     97.5 %, 0
+    eighth       19              7   78.9 %, 0         99.1 %, 0
+    ninth        66             20   94.2 %, 0.5 %     99.7 %, 0
+    tenth        50             18   97.4 %, 0         97.7 %, 0
 
 Five of the 15 false values of `unseen` were mistakes of the reader. Twelve of the 17 open facts of `second`
 had one cause, a mistake made while fixing the causes from `fresh`; without it, 98.2 % were right at first
@@ -46,10 +46,15 @@ that. By kind of file, at first sight:
     YAML and JSON                      115 of 115               100 of 100
 
 In `ninth`, two expectations became uncertain after the answers had been seen: the release of verl decides
-what `fsdp_sft_trainer` uses (ChenmienTan/LIMO). These files are no longer unseen, so the next measurement needs
-files of other repositories.
+what `fsdp_sft_trainer` uses (ChenmienTan/LIMO). These files are no longer unseen, so the next measurement
+needs files of other repositories.
 
-@@all
+Of all 6,445 facts, 99.0 % are right (6,378), 67 are open and none is false. By trainer: none named 903 of
+909, accelerate 183 of 190, axolotl 164 of 164, a program's own loop 259 of 291, LLaMA-Factory 474 of 476,
+NeMo RL 66 of 66, OpenRLHF 325 of 326, sentence-transformers 3 of 3, ms-swift 282 of 284, torchtune 121 of
+121, transformers 2,691 of 2,702, TRL 636 of 640, verl 271 of 273. The slowest file took 0.9 s of CPU time
+while other work ran. What is open depends mostly on a program's own code: registries, command lines of
+rarer libraries, and configurations in Python.
 """
 
 from __future__ import annotations
