@@ -128,19 +128,25 @@ def _library_path(host: Host) -> list[str]:
 
 
 def _libcudas(host: Host) -> dict[str, str]:
-    """Return the files behind libcuda.so.1 in the loader's folders, by the version in their names.
+    """Return the files behind libcuda.so.1 that may be loaded, by the version in their names.
 
-    The folder of a cuda-compat package is left out.
+    The first one on LD_LIBRARY_PATH is loaded, otherwise one of the loader's own folders. The folder of a
+    cuda-compat package is left out.
     """
     name, compat = "libcuda.so.1", host.follow(_COMPAT)
     found: dict[str, str] = {}
-    for folder in (*_library_path(host), *LOADER_FOLDERS):
+    on_path = _library_path(host)
+    for number, folder in enumerate((*on_path, *LOADER_FOLDERS)):
         if not host.exists(f"{folder}/{name}"):
             continue
         place, _, file = host.follow(f"{folder}/{name}").rpartition("/")
+        if place == compat:
+            continue
         version = file.removeprefix("libcuda.so.")
-        if place != compat and re.fullmatch(_DRIVER, version):  # a Jetson's is libcuda.so.1.1
+        if re.fullmatch(_DRIVER, version):  # that of a Jetson or of WSL is libcuda.so.1.1
             found.setdefault(version, f"{place}/{file}")
+        if number < len(on_path):
+            break
     return found
 
 

@@ -50,7 +50,8 @@ def test_versions_that_fail_in_some_trainings_are_named_without_an_exit_code(tmp
     )
     assert text.startswith("No known problem so far; ")
     assert (
-        "if you train with ZeRO-2 or ZeRO-3, at least 2 accumulation steps and transformers' Trainer" in text
+        "if you train with ZeRO-2 or ZeRO-3, at least 2 processes, at least 2 accumulation steps and transformers' Trainer"
+        in text
     )
     assert f"[{NO_SYNC}]" in text
 
