@@ -2,7 +2,7 @@
 
 `python benchmarks/threads.py [-v]` reads threads.tsv. It has a row for each environment: repository and
 number of its thread, whether training failed or worked (possibly after the fix), the packages or parts that
-the failure concerns, and the facts that the thread states. Versions that a thread does not state are left
+the failure concerns, the facts that the thread states and, from sample 5 on, the failure and its cure there. Versions that a thread does not state are left
 out; if the failure depends on one, the version of the thread's date is used. Only failures that versions,
 machine and settings decide are listed. For each sample it prints how many failures have an error or a
 warning, and how many working environments have an error. `-v` lists the wrong answers. Findings about
