@@ -132,8 +132,8 @@ def _import_rule(rows: Sequence[AtlasRow], atlas: Atlas) -> Rule:
     if imported := atlas.imported_if.get(package):
         left_in = Clause(imported, Kind.FLAG, ((ABSENT,), (Comparison("==", True),)), "absent or true")
         trainings = ((left_in,),)
-    if component := _component(package, entry, atlas):
-        no_trainer = Clause(component, Kind.FLAG, ((ABSENT,),), "absent")
+    if _component(package, entry, atlas):
+        no_trainer = Clause("train.trainer", Kind.WORD, ((ABSENT,),), "absent")
         described = "training.described"
         trainings = ((_flag(described, value=False),), (_flag(described, value=True), no_trainer))
     severity = Severity.WARNING if entry in atlas.optional else Severity.ERROR
