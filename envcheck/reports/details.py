@@ -100,7 +100,7 @@ def brief_details(finding: Finding, report: Report) -> Iterator[Detail]:
     if place is not None and report.question is not Question.CHECK:  # `check` prints the place first
         yield Detail(lang.say("at"), str(place), "at")
     # Which code a training runs follows from its trainer, which is shown too.
-    implied = ("training.described", "train.runs_")
+    implied = ("training.", "train.runs_")
     facts = [each for each in finding.evidence if not each.fact.key.startswith(implied)]
     found = [_brief_evidence(evidence, report) for evidence in facts]
     if found:

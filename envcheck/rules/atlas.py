@@ -10,7 +10,7 @@ from itertools import product
 from typing import NamedTuple
 
 from envcheck.core import versions
-from envcheck.core.facts import EMPTY_MAPPING, Tri, package_key
+from envcheck.core.facts import EMPTY_MAPPING, Tri, family, package_key
 from envcheck.core.findings import Finding, Judgement, Verdict
 from envcheck.core.rules import Atlas, AtlasRow, Severity, Span
 
@@ -206,6 +206,7 @@ def without_repetitions(judgement: Judgement) -> Judgement:
 
 
 def keys_of(finding: Finding) -> set[str]:
-    """Return the keys that the clauses of a finding's rule name."""
+    """Return the keys that a finding's rule names, without those that say for which trainings it is."""
     rule = finding.rule
-    return {clause.key for table in (*rule.when, rule.require) for clause in table}
+    keys = {clause.key for table in (*rule.when, rule.require) for clause in table}
+    return {key for key in keys if family(key) != "training"}

@@ -103,7 +103,7 @@ def test_the_line_that_causes_a_finding_is_named(tmp_path: Path, name: str) -> N
 def test_the_report_as_json_has_the_places(tmp_path: Path) -> None:
     ran = check(tmp_path, "requirements.txt", FILES["requirements.txt"][0], "--json")
     because = json.loads(ran.out)["findings"][0]["because"]
-    assert {each["key"]: each["source"] for each in because} == {
+    assert {each["key"]: each["source"] for each in because if each["key"].startswith("pkg.")} == {
         "pkg.torch": "requirements.txt:1:1",
         "pkg.deepspeed": "requirements.txt:2:3",
     }
