@@ -30,7 +30,8 @@ _MOST_VALUES = 200_000  # in a TOML text, counted by equals signs and commas: to
 _MOST_YAML_NODES = 20_000
 
 _KEY_PART = r"""(?:[\w-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')"""
-_TOML_SYNTAX = rf"""(?xs)(?P<text>\"\"\"(?:[^"\\]|\\.|"(?!""))*+"{{3,5}} | '''(?:[^']|'(?!''))*+'{{3,5}})
+# Python before 3.11.5 repeats a possessive group with a lookahead wrongly, unless the group is atomic.
+_TOML_SYNTAX = rf"""(?xs)(?P<text>\"\"\"(?>[^"\\]|\\.|"(?!""))*+"{{3,5}} | '''(?>[^']|'(?!''))*+'{{3,5}})
     | (?P<long>(?:{_KEY_PART}[ \t]*+\.[ \t]*+){{{MOST_KEY_PARTS}}})
     | (?P<comment>\#[^\n]*+)
     | (?P<word>{_KEY_PART})

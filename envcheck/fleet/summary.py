@@ -191,7 +191,8 @@ def _with_elsewhere(found: FleetFinding, fleet: Fleet) -> FleetFinding:
     standard = _software(fleet.profiles[profile])
     keys = origins(found.finding)
     differing = [key for key in sorted(keys) if standard.get(key) and standard[key] != here.get(key)]
-    unclear = {key for key in keys if family(key) not in _COMPARED and key not in derive.FOLLOWS_FROM}
+    compared = (*_COMPARED, "training")  # for which trainings a rule is, not what fails
+    unclear = {key for key in keys if family(key) not in compared and key not in derive.FOLLOWS_FROM}
     if "pkg.torch" in differing:
         unclear.discard("build.torch.cuda")
     if unclear or any(key.startswith("gpu.") for key in keys):
