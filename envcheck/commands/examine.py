@@ -49,8 +49,8 @@ from envcheck.knowledge.compiled import thaw_matrix
 from envcheck.knowledge.generated_rules import metadata_rules, requirement_rules, selftest_rules, target_rules
 from envcheck.rules import derive, judge
 from envcheck.rules.atlas import broken_rows, judged_versions, keys_of, newer_releases, without_repetitions
-from envcheck.rules.changes import apply_changes
-from envcheck.rules.clauses import format_value
+from envcheck.rules.changes import apply_changes, changed_keys
+from envcheck.rules.clauses import format_value, keys_in
 from envcheck.rules.conditional import conditional_findings, failing_under_any_trainer
 from envcheck.rules.fixes import requirement_fixes, with_passing_fixes
 from envcheck.rules.requirements import RequirementCheck, check_requirements, installed_requirements
@@ -476,12 +476,17 @@ def add_fixes(
     """Try the fixes of each broken finding's rule, and give the finding those that work here."""
     # A fix is refused only if it breaks a rule at error level, so only those rules are judged again.
     all_rules = (*matrix.rules, *target_rules(target))
-    errors = [rule for rule in all_rules if rule.severity is Severity.ERROR]
+    errors = {rule.id: (rule, keys_in(rule)) for rule in all_rules if rule.severity is Severity.ERROR}
 
     @cache
     def judged_by_errors(changes: tuple[tuple[str, Value], ...]) -> tuple[Inventory, Judgement]:
         changed = derive.derive(apply_changes(read, changes, matrix), matrix)
-        after = judge.judge(changed, [*errors, *_atlas_rules(changed, matrix, worded=False)])
+        touched = set(changed_keys(inventory, changed))
+        concerned = {name: rule for name, (rule, keys) in errors.items() if not touched.isdisjoint(keys)}
+        unconcerned = errors.keys() - concerned.keys()
+        unchanged = tuple(finding for finding in judgement.findings if finding.rule.id in unconcerned)
+        after = judge.judge(changed, [*concerned.values(), *_atlas_rules(changed, matrix, worded=False)])
+        after = after._replace(findings=(*unchanged, *after.findings))
         return changed, without_repetitions(after)  # as in the judgement that it is compared with
 
     def with_fixes(finding: Finding) -> Finding:

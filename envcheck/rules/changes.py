@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from envcheck.core.facts import Fact, Facts, Inventory, Known, Unknown, Value, package_key, package_name
 from envcheck.core.rules import Matrix
@@ -33,6 +33,16 @@ def apply_changes(read: Inventory, changes: Sequence[tuple[str, Value]], matrix:
             facts = {k: fact for k, fact in facts.items() if k not in DRIVER_FACTS}
         facts = {**facts, key: Fact(key, Known(value), "proposed")}
     return read._replace(facts=facts)
+
+
+def changed_keys(before: Inventory, after: Inventory) -> Iterator[str]:
+    """Yield the keys of the facts whose readings differ; both inventories have the same number of GPUs."""
+    pairs = [(before.facts, after.facts), *zip(before.devices, after.devices, strict=True)]
+    for old_facts, new_facts in pairs:
+        for key in old_facts.keys() | new_facts.keys():
+            old, new = old_facts.get(key), new_facts.get(key)
+            if old is not new and (old is None or new is None or old.reading != new.reading):
+                yield key
 
 
 def _forget_unresolved(facts: Facts) -> Facts:

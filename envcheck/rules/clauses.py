@@ -13,7 +13,7 @@ from typing import Any
 
 from envcheck.core import versions
 from envcheck.core.facts import Absent, Inventory, Key, Kind, Known, Tri, Unknown, Value
-from envcheck.core.rules import ABSENT, PRESENT, Clause, Comparison, Ref
+from envcheck.core.rules import ABSENT, PRESENT, Clause, Comparison, Ref, Rule
 
 RULE_OPERATORS = frozenset({"==", "!=", ">=", "<"})
 """The operators of bounds in compat/: each version lies on one side of such a bound."""
@@ -87,6 +87,12 @@ def referenced_keys(clause: Clause) -> Iterator[str]:
                 yield test.operand.key
 
 
+def keys_in(rule: Rule) -> set[str]:
+    """Return the keys of the facts that a rule's clauses name or compare with."""
+    clauses = [clause for table in (*rule.when, rule.require) for clause in table]
+    return {key for clause in clauses for key in (clause.key, *referenced_keys(clause))}
+
+
 # --- evaluation -------------------------------------------------------------------------------------
 
 
@@ -98,7 +104,8 @@ def evaluate(clause: Clause, inventory: Inventory, device: int | None = None) ->
     if isinstance(reading, Absent):
         return Tri.YES if (ABSENT,) in clause.any_of else Tri.NO
     best = Tri.NO
-    # Loops, because generators are slower, and doctor evaluates a thousand clauses in a tenth of a second.
+    # Loops and comparisons, because generators, `min` and `max` are slower, and doctor evaluates a thousand
+    # clauses in a tenth of a second.
     for alternative in clause.any_of:
         answer = Tri.YES
         for test in alternative:
@@ -106,12 +113,15 @@ def evaluate(clause: Clause, inventory: Inventory, device: int | None = None) ->
                 compared = Tri.of(test.op == "present")
             else:
                 compared = _compare(reading.value, clause.kind, test, inventory, device)
-            answer = min(answer, compared)
-            if answer is Tri.NO:
+            if compared is Tri.NO:
+                answer = compared
                 break
-        best = max(best, answer)
-        if best is Tri.YES:
-            break
+            if compared is Tri.MAYBE:
+                answer = compared
+        if answer is Tri.YES:
+            return answer
+        if answer is Tri.MAYBE:
+            best = answer
     return best
 
 

@@ -27,7 +27,7 @@ from envcheck.core.facts import (
     package_of_key,
 )
 from envcheck.core.nvidia import has_code, has_ptx, is_capability
-from envcheck.core.rules import Default, Matrix
+from envcheck.core.rules import Default, Matrix, When
 from envcheck.core.tables import GpuModel, Tables, TorchBuild
 from envcheck.rules.clauses import evaluate
 from envcheck.rules.requirements import is_environment
@@ -896,16 +896,17 @@ def _with_defaults(inventory: Inventory, matrix: Matrix) -> Inventory:
     """
     settled: set[str] = set()
     possible: dict[str, Default] = {}
+    # Rows are about facts of earlier rows too, so all of them read one mapping that grows.
+    facts = dict(inventory.facts)
+    inventory = inventory._replace(facts=facts)
     for default in matrix.defaults:
         key = default.key
-        if key in settled or (key not in possible and not _not_given(inventory.reading(key))):
+        if key in settled:
             continue
-        answers = {}
-        for clause in default.when:
-            answers[clause.key] = evaluate(clause, inventory)
-            if answers[clause.key] is Tri.NO:
-                break
-        matches = min(answers.values(), default=Tri.YES)
+        if key not in possible and not _not_given(inventory.reading(key)):
+            settled.add(key)
+            continue
+        matches, undecided = _matches(default.when, inventory)
         if matches is Tri.NO:
             continue
         earlier = possible.setdefault(key, default)
@@ -914,17 +915,28 @@ def _with_defaults(inventory: Inventory, matrix: Matrix) -> Inventory:
         if matches is Tri.YES and earlier.value == default.value:
             reading: Reading = Known(default.value)
         elif earlier is default:
-            reading = _unsettled(inventory, answers)
+            reading = _unsettled(inventory, undecided)
         else:
             continue
-        inventory = inventory.with_facts([Fact(key, reading, f"default: {default.source}")])
+        facts[key] = Fact(key, reading, f"default: {default.source}")
     return inventory
 
 
-def _unsettled(inventory: Inventory, answers: Mapping[str, Tri]) -> Unknown:
-    undecided = sorted(key for key, answer in answers.items() if answer is Tri.MAYBE)
+def _matches(when: When, inventory: Inventory) -> tuple[Tri, list[str]]:
+    """Return whether all clauses hold, and the keys of those that are not decided."""
+    undecided = []
+    for clause in when:
+        answer = evaluate(clause, inventory)
+        if answer is Tri.NO:
+            return answer, []
+        if answer is Tri.MAYBE:
+            undecided.append(clause.key)
+    return (Tri.MAYBE if undecided else Tri.YES), undecided
+
+
+def _unsettled(inventory: Inventory, undecided: Sequence[str]) -> Unknown:
     asked = not any(_not_given(inventory.reading(key)) for key in undecided)
-    return Unknown(f"its default depends on {' and '.join(undecided)}", asked)
+    return Unknown(f"its default depends on {' and '.join(sorted(set(undecided)))}", asked)
 
 
 def _examples_per_step(inventory: Inventory) -> Reading:

@@ -77,6 +77,10 @@ def judge(inventory: Inventory, rules: Iterable[Rule]) -> Judgement:
     passed = applied = 0
     visible = inventory.visible_devices()
     for rule in rules:
+        if _passes_on_every_device(rule, inventory):
+            passed += 1
+            applied += 1
+            continue
         devices = visible if visible and _per_device(rule) else (None,)
         answers = [(device, _answer(rule, inventory, device)) for device in devices]
         outcome = _verdict(rule, inventory, answers)
@@ -95,6 +99,26 @@ def judge(inventory: Inventory, rules: Iterable[Rule]) -> Judgement:
 def _order(finding: Finding) -> tuple[bool, int, bool]:
     of_training = any(each.fact.key.startswith("train.") for each in finding.evidence)
     return finding.verdict is not Verdict.BROKEN, -finding.severity.rank, of_training
+
+
+def _passes_on_every_device(rule: Rule, inventory: Inventory) -> bool:
+    """Return whether a fact that no device has decides already that the rule passed.
+
+    Most rules are about a release that is not installed, and are decided here by their first clause. The
+    others are left to `_answer`.
+    """
+    for table in rule.when:
+        for clause in table:
+            key = clause.key
+            if is_device_key(key) or evaluate(clause, inventory) is not Tri.NO:
+                continue
+            if not _lacks_hardware(clause, inventory, None) and not any(
+                is_device_key(other) for other in referenced_keys(clause)
+            ):
+                break
+        else:
+            return False
+    return True
 
 
 def _per_device(rule: Rule) -> bool:

@@ -17,7 +17,7 @@ from envcheck.resolution.remediation.moves import Proposal
 from envcheck.resolution.remediation.releases import available_releases, supports_python
 from envcheck.resolution.remediation.search import STATES, RemediationSpace, SearchLimits, search
 from envcheck.rules import derive
-from envcheck.rules.changes import apply_changes
+from envcheck.rules.changes import apply_changes, changed_keys
 from envcheck.rules.fixes import trial_value
 from tests.support import worlds
 from tests.support.worlds import SOURCE
@@ -255,7 +255,7 @@ def test_a_change_affects_only_facts_that_the_bound_knows_to_follow_from_it() ->
             if key.startswith("train.") and not any(each.startswith("train.") for each in read.facts):
                 continue  # rules about training wait there and propose nothing
             proposal = Proposal(trial_value(value), "", known().rules[0])
-            for touched in small.judge.touched(small.editor.apply({key: proposal})):
+            for touched in changed_keys(small.judge.start, small.editor.apply({key: proposal})):
                 assert key in ancestors(small, touched), (case["id"], key, touched)
                 reached += touched != key
     assert reached > 100

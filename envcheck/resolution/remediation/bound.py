@@ -8,11 +8,11 @@ from typing import NamedTuple
 from envcheck.core.facts import family, is_package_version_key, package_key
 from envcheck.core.rules import Rule
 from envcheck.resolution.remediation.cost import ADMINISTRATOR, Cost, CostModel
-from envcheck.resolution.remediation.problem import RemediationProblem, keys_in
+from envcheck.resolution.remediation.problem import RemediationProblem
 from envcheck.resolution.remediation.state import RemediationState
 from envcheck.rules import derive
 from envcheck.rules.changes import UNRESOLVED_SUFFIX
-from envcheck.rules.clauses import referenced_keys
+from envcheck.rules.clauses import keys_in, referenced_keys
 
 _CHANGEABLE = frozenset({"pkg", "train", "env"})
 """Families of facts that an installer or a configuration can change."""

@@ -10,7 +10,7 @@ from envcheck.core.rules import Rule
 from envcheck.knowledge.generated_rules import target_rules
 from envcheck.resolution.remediation.cost import ADMINISTRATOR
 from envcheck.resolution.remediation.moves import Changes, Proposal
-from envcheck.resolution.remediation.problem import RemediationProblem, keys_in
+from envcheck.resolution.remediation.problem import RemediationProblem
 from envcheck.resolution.remediation.releases import Releases
 from envcheck.resolution.remediation.search import (
     RemediationSpace,
@@ -20,6 +20,8 @@ from envcheck.resolution.remediation.search import (
 )
 from envcheck.resolution.remediation.state import RemediationState
 from envcheck.rules import judge
+from envcheck.rules.changes import changed_keys
+from envcheck.rules.clauses import keys_in
 from envcheck.rules.requirements import check_requirements
 
 NO_WAY = "no change of packages or configuration is known to fix it"
@@ -144,7 +146,7 @@ def _added_packages(changes: Changes, settled: Inventory) -> tuple[str, ...]:
 
 def _newly_broken(space: RemediationSpace, after: RemediationState) -> Iterator[Rule]:
     """Yield the rules, at any level, that the change breaks; only rules on changed facts are evaluated."""
-    touched = set(space.judge.touched(after.settled))
+    touched = set(changed_keys(space.judge.start, after.settled))
     every = (*space.problem.known.rules, *target_rules(space.problem.target))
     rules = [rule for rule in every if not touched.isdisjoint(keys_in(rule))]
 

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from functools import cached_property
 
 from envcheck.core.facts import Inventory
-from envcheck.core.rules import Matrix, Rule, Severity, Target
-from envcheck.rules.clauses import referenced_keys
+from envcheck.core.rules import Matrix, Severity, Target
 
 
 class RemediationProblem:
@@ -37,9 +36,3 @@ class RemediationProblem:
         """Keys of the facts that any fix sets, and of the target's training settings."""
         in_fixes = {key for rule in self.known.rules for fix in rule.fixes for key, _ in fix.set}
         return frozenset(in_fixes.union(self.target.train if self.target is not None else ()))
-
-
-def keys_in(rule: Rule) -> set[str]:
-    """Return the keys of the facts that a rule's clauses name or compare with."""
-    clauses = [clause for table in (*rule.when, rule.require) for clause in table]
-    return {key for clause in clauses for key in (clause.key, *referenced_keys(clause))}

@@ -10,10 +10,11 @@ from envcheck.core.findings import Finding, Verdict
 from envcheck.core.rules import Matrix, Requirement
 from envcheck.knowledge.generated_rules import requirement_rules, target_rules
 from envcheck.resolution.remediation.moves import Changes
-from envcheck.resolution.remediation.problem import RemediationProblem, keys_in
+from envcheck.resolution.remediation.problem import RemediationProblem
 from envcheck.resolution.remediation.releases import Releases
 from envcheck.rules import derive, judge
-from envcheck.rules.changes import apply_changes
+from envcheck.rules.changes import apply_changes, changed_keys
+from envcheck.rules.clauses import keys_in
 from envcheck.rules.requirements import check_requirements, installed_requirements
 
 
@@ -141,7 +142,7 @@ class StateJudge:
 
     def _judge(self, changes: Changes) -> tuple[Inventory, tuple[Finding, ...]]:
         settled = self.editor.apply(changes)
-        touched = set(self.touched(settled))
+        touched = set(changed_keys(self.start, settled))
         unmet = (
             requirement
             for requirement in self._unmet_after(settled, touched)
@@ -172,15 +173,6 @@ class StateJudge:
             requirement for requirement in self._unmet_at_start if requirement.package not in concerned
         )
         yield from check_requirements(settled._replace(facts=facts)).unmet
-
-    def touched(self, settled: Inventory) -> Iterator[str]:
-        """Yield the keys of the facts whose readings differ from the start."""
-        pairs = [(self.start.facts, settled.facts), *zip(self.start.devices, settled.devices, strict=True)]
-        for before, after in pairs:
-            for key in before.keys() | after.keys():
-                old, new = before.get(key), after.get(key)
-                if old is not new and (old is None or new is None or old.reading != new.reading):
-                    yield key
 
     def _is_new(self, finding: Finding, changes: Changes) -> bool:
         """Return whether the changes caused a finding or made it worse."""

@@ -11,10 +11,10 @@ from envcheck.core.facts import Fact, Inventory, Known, Tri, Value, package_key,
 from envcheck.core.findings import Finding, Verdict
 from envcheck.core.rules import Ref, Rule
 from envcheck.resolution.remediation.moves import Changes, Proposal
-from envcheck.resolution.remediation.problem import keys_in
 from envcheck.resolution.remediation.releases import ReleaseChoices
 from envcheck.resolution.remediation.state import RemediationState, StateJudge
 from envcheck.rules import judge
+from envcheck.rules.clauses import keys_in
 from envcheck.rules.fixes import bind_fix
 from envcheck.rules.requirements import installed_requirements
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from envcheck.core.facts import Kind, family
 from envcheck.core.rules import (
     ABSENT,
@@ -56,19 +54,13 @@ def scope(rule: Rule, known: Matrix) -> frozenset[str]:
 
     A superset would only cost time, but a missing one would make the search wrong.
     """
-    return frozenset(name for key in _keys_in(rule) for name in _depends_on(key, known))
+    return frozenset(name for key in clauses.keys_in(rule) for name in _depends_on(key, known))
 
 
 def derived_from(rule: Rule, known: Matrix) -> frozenset[str]:
     """Return the packages that decide a rule through a derived fact, such as a trainer's default."""
-    keys = {key for key in _keys_in(rule) if family(key) != "pkg"}
+    keys = {key for key in clauses.keys_in(rule) if family(key) != "pkg"}
     return frozenset(name for key in keys for name in _depends_on(key, known))
-
-
-def _keys_in(rule: Rule) -> Iterator[str]:
-    for table in (*rule.when, rule.require):
-        for clause in table:
-            yield from (clause.key, *clauses.referenced_keys(clause))
 
 
 def depends_on_any(key: str, names: tuple[str, ...], known: Matrix) -> bool:
