@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
-_REQUIREMENT = r"[A-Za-z][\w.-]*(?:\[[\w,-]+\])?(?:\s?[=<>!~]=?[^\s,]*(?:,\s?[<>=!~]=?[^\s,]+)*)?"
+_REQUIREMENT = r"[A-Za-z][\w.-]*(?:\[[\w,-]+\])?(?:\s?[=<>!~]=?\s?[^\s,]*(?:,\s?[<>=!~]=?\s?[^\s,]+)*)?"
 _DEPENDS = re.compile(
     rf"({_REQUIREMENT}(?: \d[\w.+]*)?) (?:depends on|requires|has requirement) ({_REQUIREMENT})"
-    r"(?:, but you(?:'ll)? have (?:\S+ )?(\S+?)(?= which|\.?$|\.\s))?"
+    r"(?:,? (?:but you(?:'ll)? have|but found|got) (?:[A-Za-z]\S* |\S+==)?(\d\S*?)(?= which|[.,;]?$|[.,;]\s|\s))?"
 )
 _ASKED = re.compile(rf"(?:you require|The user requested(?: \(constraint\))?) ({_REQUIREMENT})")
 _CONCLUDED = re.compile(r"conclude that (?:you require )?[^.;]*")

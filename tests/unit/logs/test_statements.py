@@ -198,6 +198,14 @@ def test_only_a_parent_that_points_to_its_worker_is_a_consequence() -> None:
             "vllm 0.6.3 requires torch==2.4.0, but you have torch 2.5.1 which is incompatible.",
             ("vllm 0.6.3 requires torch==2.4.0; 2.5.1 is installed",),
         ),
+        (
+            "ImportError: liger-kernel requires transformers >= 4.52.0, got 4.48.2",
+            ("liger-kernel requires transformers >= 4.52.0; 4.48.2 is installed",),
+        ),
+        (
+            "trl 0.9.4 requires transformers >= 4.31.0, < 5, but you have transformers 5.1.0 which is incompatible.",
+            ("trl 0.9.4 requires transformers >= 4.31.0, < 5; 5.1.0 is installed",),
+        ),
     ],
 )
 def test_the_requirements_that_clash_are_named(text: str, found: tuple[str, ...]) -> None:
