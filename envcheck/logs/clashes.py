@@ -7,7 +7,8 @@ import re
 _REQUIREMENT = r"[A-Za-z][\w.-]*(?:\[[\w,-]+\])?(?:\s?[=<>!~]=?\s?[^\s,]*(?:,\s?[<>=!~]=?\s?[^\s,]+)*)?"
 _DEPENDS = re.compile(
     rf"({_REQUIREMENT}(?: \d[\w.+]*)?) (?:depends on|requires|has requirement) ({_REQUIREMENT})"
-    r"(?:,? (?:but you(?:'ll)? have|but found|got) (?:[A-Za-z]\S* |\S+==)?(\d\S*?)(?= which|[.,;]?$|[.,;]\s|\s))?"
+    r"(?:,? (?:but you(?:'ll)? have|but found|got) (?:[A-Za-z]\S* |\S+==)?(\d\S*?)"
+    r"(?= which|[.,;]?$|[.,;]\s|\s))?"
 )
 _ASKED = re.compile(rf"(?:you require|The user requested(?: \(constraint\))?) ({_REQUIREMENT})")
 _CONCLUDED = re.compile(r"conclude that (?:you require )?[^.;]*")
