@@ -107,6 +107,7 @@ def _on_name(undefined: UndefinedName, distributions: Mapping[str, str]) -> Libr
     defined = [
         Membership(package, path, releases, "")
         for package, text in texts_in("names").items()
+        if package != missing_names.PYTHON
         for path, releases in modules_that_define(text, name)
     ]
     return LibraryAnswer(defined=tuple(defined)) if len({each.package for each in defined}) == 1 else None

@@ -216,7 +216,8 @@ def _failure(event: Event, matches: Sequence[Match]) -> Cause | None:
     if kind == "harmless":
         kind, best = "unknown", None
     if best is None and event.form is not None:
-        of_library = event.form.kind == "code" and _was_in_library(event)
+        deeper = bool(event.exceptions) and _is_deeper(event.exceptions[0])
+        of_library = event.form.kind == "code" and (deeper or _was_in_library(event))
         return Cause(event, "unknown" if of_library else event.form.kind)
     if best is None and event.cut_at is not None and _OF_LAUNCHER.search(event.cut_at.file):
         return Cause(event, "consequence")
@@ -298,9 +299,18 @@ def _raised_by_own_code(raised: Raised) -> bool:
     be missing in this release of the class's library.
     """
     wrong_call = any(words in raised.message for words in _WRONG_CALLS)
-    if raised.source.startswith("raise ") or _OF_SOME_CLASS.match(raised.message):
+    if raised.source.startswith("raise ") or _OF_SOME_CLASS.match(raised.message) or _is_deeper(raised):
         return False
     return raised.name in _RAISED_BY_STATEMENTS and not wrong_call and own_code(raised.place)
+
+
+_NAMES_WHAT_A_LINE_USES = re.compile(r"has no attribute '(\w+)'|^name '(\w+)' is not defined")
+
+
+def _is_deeper(raised: Raised) -> bool:
+    """Return whether the line that is shown cannot have raised the exception: the traceback was cut."""
+    found = _NAMES_WHAT_A_LINE_USES.search(raised.message)
+    return bool(found and raised.source and (found[1] or found[2]) not in raised.source)
 
 
 _OF_LIBRARIES = (
@@ -318,7 +328,7 @@ _OF_PYTHON = re.compile(r"(?:^|/)python3\.\d+/(\w+)(?:\.py$|/)")
 _CHECKED_OUT = (
     *("transformers", "peft", "accelerate", "trl", "datasets", "axolotl", "verl", "openrlhf", "llamafactory"),
     *("swift", "deepspeed", "vllm", "bitsandbytes", "unsloth", "unsloth_zoo", "liger_kernel", "sglang"),
-    *("llmtuner", "torchtune", "xtuner", "lmflow", "fastchat", "litgpt"),
+    *("llmtuner", "torchtune", "xtuner", "lmflow", "fastchat", "litgpt", "megatron"),
 )
 """Libraries that are often run from a checkout, which counts as the library."""
 
@@ -330,7 +340,8 @@ def checked_out(file: str) -> str:
     """Return the library in whose checkout a file is: below `src`, or below a folder of its name."""
     for found in _IN_CHECKOUT.finditer(file):
         folder = "".join(filter(str.isalnum, _OF_BRANCH.sub("", found[1]).lower()))
-        if found[1] == "src" or folder.removeprefix("ms") == found[2].replace("_", ""):
+        named = {folder, folder.removeprefix("ms"), folder.removesuffix("lm")}  # ms-swift, Megatron-LM
+        if found[1] == "src" or found[2].replace("_", "") in named:
             return found[2]
     return ""
 
@@ -424,9 +435,23 @@ def _is_traceback(cause: Cause) -> bool:
 
 def _is_aside(cause: Cause) -> bool:
     """Return whether a run may print this without failing; any other failure is preferred to it."""
+    if cause.match is None and _tries_import(cause.event):
+        return True
     if cause.event.form is None or not cause.event.form.aside:
         return False
     return cause.match is None or cause.match.score < _SPECIFIC
+
+
+_ASKS_FOR_PACKAGE = re.compile(r"_?(?:is|has|check)_\w+_(?:available|installed|supported)$")
+
+
+def _tries_import(event: Event) -> bool:
+    """Return whether a library only tried whether a package is there, and printed that it is not."""
+    last = event.exceptions[-1] if event.exceptions else None
+    if last is None or last.place is None or own_code(last.place):
+        return False
+    missing = last.name.endswith(("ImportError", "ModuleNotFoundError"))
+    return missing and _ASKS_FOR_PACKAGE.match(last.place.name) is not None
 
 
 _IDENTIFIER = re.compile(r"\b(?=\w{8,})[a-z]*_\w+\b")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 
@@ -25,6 +26,17 @@ class Raised(NamedTuple):
     place: Frame | None
     source: str = ""
     marked: str = ""
+
+
+_WRAPPER = re.compile(
+    r"(?:Failed to import [\w.]+ because of the following error \(look up to see its traceback\):\s*)+"
+)
+"""How lazy imports of transformers, diffusers and others quote the error of a module."""
+
+
+def without_wrapper(message: str) -> str:
+    """Return the message that a lazy import quotes, or the message itself."""
+    return _WRAPPER.sub("", message, count=1)
 
 
 class FailureForm(NamedTuple):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from envcheck.logs.events import Event, Frame, Raised
+from envcheck.logs.events import Event, Frame, Raised, without_wrapper
 
 _ATTRIBUTE = re.compile(r"(?:type object )?'(?P<owner>\w+)'(?: object)? has no attribute '(?P<name>\w+)'")
 _BARE_ATTRIBUTE = re.compile(r"[a-z_]\w{3,}$")
@@ -72,8 +72,15 @@ class RefusedCall(NamedTuple):
 
 
 def raised_texts(event: Event) -> tuple[RaisedText, ...]:
-    """Return the exceptions of an event; one that pydantic reports is the validator's own."""
-    return tuple(map(_raised_text, event.exceptions))
+    """Return the exceptions of an event; one that pydantic reports is the validator's own.
+
+    A wrapper that only quotes another exception is left out.
+    """
+    return tuple(
+        _raised_text(raised)
+        for raised in event.exceptions
+        if without_wrapper(raised.message) == raised.message
+    )
 
 
 def _raised_text(raised: Raised) -> RaisedText:
@@ -85,7 +92,7 @@ def _raised_text(raised: Raised) -> RaisedText:
 def missing_attribute(event: Event) -> MissingAttribute | None:
     """Return the attribute that the first exception which names one reports as missing."""
     for raised in event.exceptions:
-        found = _ATTRIBUTE.match(raised.message)
+        found = _ATTRIBUTE.match(without_wrapper(raised.message))
         if found and found["owner"] not in _PYTHONS_OWN:
             return MissingAttribute(found["owner"], found["name"], raised.place)
         if raised.name.endswith("AttributeError") and _BARE_ATTRIBUTE.match(raised.message):

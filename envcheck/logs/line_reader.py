@@ -17,6 +17,7 @@ from envcheck.logs.tracebacks import (
     Traceback,
     begins_traceback,
     continues_no_message,
+    goes_on,
     headless,
     names_no_error_yet,
     source_above,
@@ -29,7 +30,7 @@ LINES_BEFORE = 3
 """Lines before a word that belong to its passage."""
 
 _LINES_AFTER = 8  # lines behind a word that belong to its passage
-_MESSAGE_LINES = 2  # lines that may be added to a message
+_MESSAGE_LINES = 20  # lines that may be added to a message
 _MAX_STREAMS = 1024
 _STALE_CHECK = 64  # lines between two checks for stale streams
 
@@ -86,14 +87,16 @@ def _with_message_below(
 ) -> tuple[Raised, ...]:
     """Return the exceptions; if the last message continues below, the next line is added to it.
 
-    A message continues if it ends in a colon, or if it is empty and the next line is indented.
+    A message continues if it ends in a colon or an open bracket, if it is empty and the next line is
+    indented, or if it is NCCL's, which names the call that failed in the lines below.
     """
     for text in [text for _, text in below if text.strip()][:_MESSAGE_LINES]:
         if not exceptions or continues_no_message(text):
             break
         message = exceptions[-1].message
         empty = not message and text[:1].isspace()
-        if not (message.endswith(":") or empty or names_no_error_yet(exceptions[-1])):
+        follows = message.endswith(":") or empty or names_no_error_yet(exceptions[-1])
+        if not (follows or goes_on(exceptions[-1], text)):
             break
         exceptions = (*exceptions[:-1], with_next_line(exceptions[-1], text))
     return exceptions

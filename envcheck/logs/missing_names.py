@@ -6,6 +6,7 @@ The message names what is missing; the innermost frame shows whose code needs it
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -41,6 +42,10 @@ _DISPATCHERS = (
     *("transformers/utils/generic.py", "transformers/utils/deprecation.py", "functools.py"),
 )
 """Files whose functions call others with whatever they were given."""
+
+
+PYTHON = "python"
+"""What lacks a name of the standard library."""
 
 
 class MissingName(NamedTuple):
@@ -94,10 +99,10 @@ def _missing(kind: str, found: re.Match[str], asks: str, distributions: Mapping[
     groups = found.groupdict()
     module = groups["module"]
     root = module.partition(".")[0]
-    lacks = (
-        "" if kind == "argument" else distributions.get(module) or distributions.get(root) or normalised(root)
-    )
-    inside = kind != "module" or "." in module
+    of_python = root in sys.stdlib_module_names and root not in distributions
+    package = distributions.get(module) or distributions.get(root) or normalised(root)
+    lacks = "" if kind == "argument" else PYTHON if of_python else package
+    inside = kind != "module" or "." in module or of_python
     name = groups.get("name") or module
     return MissingName(kind, name, module, lacks, asks, inside, half=bool(groups.get("half")))
 
@@ -145,7 +150,9 @@ def rules_on(missing: MissingName, matrix: Matrix) -> Iterator[Rule]:
     """
     packages = {package_key(name) for name in (missing.lacks, missing.asks) if name}
     mentioned = [missing.name] if packages else [missing.name, missing.module or missing.name]
-    words = [re.compile(rf"\b{re.escape(each.rpartition('.')[2])}\b") for each in mentioned]
+    if missing.kind != "module":  # the last part of a module's path is too often a common word
+        mentioned = [each.rpartition(".")[2] for each in mentioned]
+    words = [re.compile(rf"(?<![\w.]){re.escape(each)}\b") for each in mentioned]
     for rule in matrix.rules:
         keys = {clause.key for table in rule.when for clause in table}
         others = {key for key in keys if key.startswith("pkg.")} - {package_key(missing.lacks)}

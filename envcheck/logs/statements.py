@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from envcheck.logs.events import FailureForm, Raised
+from envcheck.logs.events import FailureForm, Raised, without_wrapper
 
 _NAME = (
     r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*?(?:Error|Exception|Interrupt|Timeout|Expired|Refused|Failure|Died|NotFound|Invalid"
@@ -104,8 +104,9 @@ class StatementPatterns:
 
         If the message quotes another exception, that one counts.
         """
-        quoted = _QUOTES.match(raised.message)
-        for name, message in ((raised.name, raised.message), *([quoted.groups()] if quoted else ())):
+        inner = without_wrapper(raised.message)
+        quoted = _QUOTES.match(inner)
+        for name, message in ((raised.name, inner), *([quoted.groups()] if quoted else ())):
             for exception, pattern, source, form in self._meanings:
                 if name.endswith(exception) and pattern.match(message) and source.search(raised.source):
                     return form

@@ -45,6 +45,9 @@ _PRINTED_STACK = re.compile(
 )
 """Lines above a stack that is printed by a warning."""
 
+_HOOKS = ("__getattr__", "__delattr__")
+"""Functions that Python calls for a missing attribute; the line that asked for it is in the frame before."""
+
 _CARETS = re.compile(r"\s*[~^][~^ ]*$")
 _ARROW = re.compile(r"\s*-+> ?\d+ (.*)$")
 _SHOWN_IN_NOTEBOOK = 8  # lines above an exception in which a notebook's arrow stands
@@ -220,7 +223,7 @@ class Traceback:
             self.chained = True
         elif _OTHER_OUTPUT.match(text) or len(self._message) >= MAX_LINES:
             return False
-        elif self._message_follows and text.strip():
+        elif (self._message_follows or goes_on(self.raised[-1], text)) and text.strip():
             self.raised[-1] = with_next_line(self.raised[-1], text)
             self._message_follows = names_no_error_yet(self.raised[-1])
         self._message.append(text.strip())
@@ -302,7 +305,10 @@ class Traceback:
         if not self._frames:
             return None
         last = {(frame.file, frame.line) for frame in self._frames[-self.pending :]}
-        return self._frames[-1] if not self._mixed or len(last) == 1 else None
+        if self._mixed:
+            return self._frames[-1] if len(last) == 1 else None
+        asking = (frame for frame in reversed(self._frames) if frame.name not in _HOOKS)
+        return next(asking, self._frames[-1])
 
 
 def source_above(texts: Sequence[str]) -> tuple[str, str]:
@@ -322,6 +328,18 @@ def source_above(texts: Sequence[str]) -> tuple[str, str]:
     above = texts[-1] if texts else ""
     framed = len(texts) > 1 and _FRAME.match(texts[-2])
     return (above.strip(), "") if framed and not _FRAME.match(above) else ("", "")
+
+
+_OF_NCCL = re.compile(r"NCCL [Ee]rror in: ")
+_RESULT_OF_NCCL = re.compile(r"nccl[A-Z]\w+: |Last error:")
+
+
+def goes_on(raised: Raised, text: str) -> bool:
+    """Return whether the next line belongs to a message: a bracket is open, or NCCL says what failed."""
+    message = raised.message
+    if message.count("(") > message.count(")"):
+        return message.endswith("(") or text[:1] in (" ", ")", "\t")
+    return bool(_OF_NCCL.match(message)) and bool(_RESULT_OF_NCCL.match(text) or message.endswith(":"))
 
 
 def names_no_error_yet(raised: Raised) -> bool:

@@ -19,9 +19,9 @@ from envcheck.knowledge.members import Membership
 from envcheck.logs.clashes import clashing_requirements
 from envcheck.logs.diagnosis import Cause, Diagnosis, EnvironmentMatch, Match, checked_out, own_code
 from envcheck.logs.environment import Platform
-from envcheck.logs.events import Frame, Log
+from envcheck.logs.events import Frame, Log, without_wrapper
 from envcheck.logs.library_questions import expression_that_is_none
-from envcheck.logs.missing_names import MissingName
+from envcheck.logs.missing_names import PYTHON, MissingName
 from envcheck.logs.refused_values import RefusedValue
 from envcheck.reports.formats.json import diagnostic_tree
 from envcheck.reports.library_answer import LibraryAnswer, library_lines, library_tree
@@ -212,7 +212,8 @@ def _cause(cause: Cause, explanation: Explanation, *, in_full: bool) -> Iterator
     yield from _refused_lines(explanation)
     yield from _form(cause, explanation)
     yield from _missing_lines(explanation)
-    if explanation.library is not None:
+    means = cause.event.form is not None and cause.event.form.means and not in_full
+    if explanation.library is not None and not (means and explanation.library.raises):
         yield from library_lines(explanation.library, explanation.report.inventory)
     for found in explanation.probable[:_FEW]:
         yield f"  probable cause  {found.rule.title} [{found.rule.id}]"
@@ -301,6 +302,11 @@ def _advice_on_module(answer: MissingAnswer) -> str:
     """Return what to do about a part of a package that no known release is known to have."""
     missing = answer.missing
     root = missing.module.partition(".")[0]
+    if missing.lacks == PYTHON:
+        return (
+            f"if a file of yours is named {root}.py, rename it; otherwise see in Python's documentation "
+            f"which releases have it, or take a release of {missing.asks or 'the code'} for this Python"
+        )
     package = missing.lacks if answer.is_known else "the package"
     return (
         f'see which file is imported: python -c "import {root}; print({root}.__file__)". If it is '
@@ -339,7 +345,10 @@ def _missing_sentence(answer: MissingAnswer, explanation: Explanation) -> str:
     lacks = _with_version(missing.lacks, report)
     root = missing.module.partition(".")[0]
     release = f"this release of {lacks}"
-    if cause is not None and cause.kind == "unknown" and missing.of_any_module:
+    if missing.lacks == PYTHON and differs:
+        version = report.inventory.known("python.version")
+        release = f"Python {version}" if version else "this release of Python"
+    elif cause is not None and cause.kind == "unknown" and missing.of_any_module:
         release = f"the {root} that is imported"
         what = missing.name
     elif not answer.ranges and not answer.is_known and root != root.lower():  # no usual name of a package
@@ -585,7 +594,9 @@ def event_text(cause: Cause, limit: int = _LONG) -> str:
     """Return the event of a cause in one line: the first exception, or the line that was recognised."""
     event = cause.event
     if (first := cause.told) is not None:
-        text = f"{first.name}: {first.message}" if first.message else first.name
+        message = without_wrapper(first.message) if limit == _SHORT else first.message
+        text = f"{first.name}: {message}" if message else first.name
+        text = message if message != first.message else text
     elif event.what == "raised":
         text = "a traceback whose exception is not in the log"
     elif event.what == "ended":

@@ -1215,3 +1215,27 @@ AttributeError: 'RLHFArguments' object has no attribute 'use_flash_ckpt'
 """
     assert "has it  " not in told_of(log.format(file=f"{SITE}/swift/llm/train/sft.py"), tmp_path).out
     assert "has it  ms-swift" in told_of(log.format(file="/home/x/plugin.py"), tmp_path).out
+
+
+def test_a_name_of_a_newer_python_is_said_to_be_one(tmp_path: Path) -> None:
+    log = """\
+Traceback (most recent call last):
+  File "/e/lib/python3.10/site-packages/unsloth_zoo/temporary_patches/utils.py", line 100, in <module>
+    type(Unpack) is type(t.Unpack)
+AttributeError: module 'typing' has no attribute 'Unpack'
+"""
+    (tmp_path / "train.log").write_text(log)
+    out = envcheck("explain", str(tmp_path / "train.log")).out
+    assert out.startswith("Failed: unsloth-zoo asks for Unpack of typing, which Python 3.10 does not have\n")
+    assert "has it  typing.Unpack: in python from 3.11 on" in out
+    assert "pip install" not in out
+
+
+def test_a_rule_is_not_named_for_a_common_word_in_a_modules_path(tmp_path: Path) -> None:
+    log = """\
+Traceback (most recent call last):
+  File "{site}/swift/megatron/init.py", line 420, in _patch_TransformerLayer
+    from megatron.training import get_args
+ModuleNotFoundError: No module named 'megatron.training'
+"""
+    assert "    rule    " not in told_of(log.format(site=SITE), tmp_path).out
