@@ -118,7 +118,14 @@ def explain_chunks(
     if platform is not None:
         signatures = tuple(one for one in signatures if not _is_of_cuda(one, known.matrix))
     signatures = tuple(_with_kind_of_rule(one, known.matrix) for one in signatures)
+    printed = _printed_facts(text, origin.command if origin else "", known)
+    judged = _choose_environment(request, printed, host, known, elsewhere=platform is not None)
+    if origin is not None and not origin.named:
+        beside = judged.subject.replace("(named by --python)", "(beside the command)")
+        judged = judged._replace(subject=beside)
+    report = _report_on(request, judged, known.matrix)
     diagnosis = log_diagnosis.diagnose(text.log, signatures, partial(_may_be_about, known))
+    diagnosis = _without_contradicted(diagnosis, text.log, report, tree["tables"])
     replaced = library_answers.replaced_method(diagnosis.cause) if diagnosis.cause else ()
     if replaced:
         diagnosis = log_diagnosis.without_blame(diagnosis)
@@ -130,12 +137,6 @@ def explain_chunks(
         library = library_answers.answer(diagnosis.cause, known.tree["tables"], text.head)
         if library is not None:
             diagnosis = diagnosis._replace(cause=library_answers.with_kind(diagnosis.cause, library))
-    printed = _printed_facts(text, origin.command if origin else "", known)
-    judged = _choose_environment(request, printed, host, known, elsewhere=platform is not None)
-    if origin is not None and not origin.named:
-        beside = judged.subject.replace("(named by --python)", "(beside the command)")
-        judged = judged._replace(subject=beside)
-    report = _report_on(request, judged, known.matrix)
     diagnosis, probable = _with_probable(diagnosis, report, known)
     here = {
         match.signature.case: _match_here(known.matrix.rule(match.signature.rule), report)
@@ -158,7 +159,39 @@ def explain_chunks(
         probable,
         _refused(diagnosis, tree["tables"]),
         replaced,
+        _failed_in(diagnosis, tree["tables"]),
     )
+
+
+def _failed_in(diagnosis: Diagnosis, tables: Mapping[str, Any]) -> str:
+    """Return the package whose line failed, empty if it is torch, through which every training goes."""
+    if diagnosis.cause is None:
+        return ""
+    distributions = {row["module"]: row["package"] for row in tables.get("import_name", ())}
+    package = missing_names.package_of(diagnosis.cause.place, distributions)
+    return "" if package == "torch" else package
+
+
+def _without_contradicted(
+    diagnosis: Diagnosis, log: Log, report: Report, tables: Mapping[str, Any]
+) -> Diagnosis:
+    """Return the diagnosis; if no known failure with the text of the cause can apply here, without them.
+
+    They stay among the matches, and what else is known of the text then says what failed. A rule on the very
+    name that is missing stays, because then the environment is not the one of the log.
+    """
+    cause = diagnosis.cause
+    if cause is None or cause.match is None:
+        return diagnosis
+    home = log.events.index(cause.event)
+    alike = [match.signature.rule for match in diagnosis.matches if match.event == home]
+    rules = [report.matrix.rule(rule) if rule else None for rule in alike]
+    if any(rule is None or _match_here(rule, report).answer != "no" for rule in rules):
+        return diagnosis
+    missing = missing_names.missing_name(cause.event, tables)
+    if missing is not None and any(rule in rules for rule in missing_names.rules_on(missing, report.matrix)):
+        return diagnosis
+    return log_diagnosis.without_match(diagnosis)
 
 
 def _match_here(rule: Rule | None, report: Report) -> EnvironmentMatch:
@@ -566,4 +599,5 @@ def _note_on_differences(facts: list[Fact], local: Inventory) -> str:
 
 
 def _fact_in_words(fact: Fact) -> str:
-    return f"{package_name(fact.key)} {fact.value} ({fact.source.removeprefix('log ')})"
+    name = package_name(fact.key).removesuffix(".version")  # python, driver
+    return f"{name} {fact.value} ({fact.source.removeprefix('log ')})"

@@ -170,6 +170,12 @@ def without_blame(diagnosis: Diagnosis) -> Diagnosis:
     return diagnosis._replace(cause=Cause(cause.event, "unknown"), matches=matches)
 
 
+def without_match(diagnosis: Diagnosis) -> Diagnosis:
+    """Return a diagnosis whose cause is not taken for the known failure that its text resembles."""
+    bare = _failure(diagnosis.cause.event, ()) if diagnosis.cause is not None else None
+    return diagnosis._replace(cause=bare) if bare is not None else diagnosis
+
+
 def _touches(match: Match, number: int, event: Event) -> bool:
     """Return whether a match belongs to an event, or one of its texts was found there."""
     return match.event == number or any(event.first <= line <= event.last for line in match.lines)

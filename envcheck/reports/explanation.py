@@ -67,7 +67,8 @@ class Explanation(NamedTuple):
     NVIDIA's. `missing` is set if the cause is a missing name, `library` if the code of a library raises its
     message or lacks what it asks for. `probable` are broken errors of the environment that name what the
     message names. `refused` are values of a configuration that its checks refuse. `replaced` are methods of
-    libraries in whose place the user's function that raised may stand.
+    libraries in whose place the user's function that raised may stand. `failed_in` is the package whose line
+    failed, empty if it is torch or not known.
     """
 
     name: str
@@ -84,6 +85,7 @@ class Explanation(NamedTuple):
     probable: tuple[Finding, ...] = ()
     refused: tuple[RefusedAnswer, ...] = ()
     replaced: tuple[Membership, ...] = ()
+    failed_in: str = ""
 
     @property
     def code(self) -> int:
@@ -172,10 +174,7 @@ def _lines(explanation: Explanation, *, in_full: bool) -> Iterator[str]:
     if diagnosis.failed:
         yield from _known_of_the_versions(explanation)
     if explanation.code == UNEXPLAINED and not (diagnosis.cause and diagnosis.cause.match):
-        yield ""
-        if any(map(_names_a_cause, diagnosis.matches)):
-            yield "One of the known failures above may be the cause."
-        yield "No known failure matches; envcheck doctor judges environment and configuration."
+        yield from _where_to_look(explanation)
     yield ""
     yield f"judged  {explanation.subject}"
     yield f"log     {explanation.name}: {_size(explanation.log)}  envcheck {explanation.report.version}"
@@ -185,6 +184,16 @@ def _lines(explanation: Explanation, *, in_full: bool) -> Iterator[str]:
         yield f"log of  {platform.name} (line {platform.line}): not compared with failures of CUDA"
     for diagnostic in explanation.report.diagnostics:
         yield f"remark  {diagnostic_line(diagnostic)}"
+
+
+def _where_to_look(explanation: Explanation) -> Iterator[str]:
+    """Yield what to look at if the cause is not known."""
+    yield ""
+    if any(_may_be_the_cause(match, explanation) for match in explanation.diagnosis.matches):
+        yield "One of the known failures above may be the cause."
+    if package := explanation.failed_in:
+        yield f"The line that failed is in {package}: its newest release or its issues may know it."
+    yield "No known failure matches; envcheck doctor judges environment and configuration."
 
 
 def _size(log: Log) -> str:
@@ -216,7 +225,7 @@ def _cause(cause: Cause, explanation: Explanation, *, in_full: bool) -> Iterator
     if explanation.library is not None and not (means and explanation.library.raises):
         yield from library_lines(explanation.library, explanation.report.inventory)
     for found in explanation.probable[:_FEW]:
-        yield f"  probable cause  {found.rule.title} [{found.rule.id}]"
+        yield f"  probable cause  {_title_of(found.rule, explanation)} [{found.rule.id}]"
         yield from _fixes(found.rule, EnvironmentMatch("yes", (), found.fixes, found), explanation)
     if cause.match is None:
         yield from known
@@ -291,7 +300,7 @@ def _missing_lines(explanation: Explanation) -> Iterator[str]:
     for words in answer.ranges[:_FEW]:
         yield f"    has it  {words}"
     for rule in answer.rules[:_FEW]:
-        yield f"    rule    {rule.title} [{rule.id}]"
+        yield f"    rule    {_title_of(rule, explanation)} [{rule.id}]"
     missing = answer.missing
     means = cause.event.form and cause.event.form.means
     if missing.installed and missing.kind != "argument" and not (missing.half or answer.ranges or means):
@@ -344,7 +353,7 @@ def _missing_sentence(answer: MissingAnswer, explanation: Explanation) -> str:
     )
     lacks = _with_version(missing.lacks, report)
     root = missing.module.partition(".")[0]
-    release = f"this release of {lacks}"
+    release = f"this release of {lacks}" if lacks == missing.lacks else lacks
     if missing.lacks == PYTHON and differs:
         version = report.inventory.known("python.version")
         release = f"Python {version}" if version else "this release of Python"
@@ -395,7 +404,7 @@ def _known_of_the_versions(explanation: Explanation) -> Iterator[str]:
     if broken:
         yield ""
         yield "known to fail with these versions, independent of this log:"
-        yield from (f"  {found.rule.title} [{found.rule.id}]" for found in broken[:_LISTED])
+        yield from (f"  {_title_of(found.rule, explanation)} [{found.rule.id}]" for found in broken[:_LISTED])
 
 
 def _kind(cause: Cause) -> str:
@@ -458,8 +467,13 @@ def _match_here(match: Match, explanation: Explanation) -> EnvironmentMatch:
 
 def _title(match: Match, explanation: Explanation) -> str:
     rule = explanation.report.matrix.rule(match.signature.rule) if match.signature.rule else None
-    language = explanation.report.language
-    return language.title(rule.id, rule.title) if rule else language.translate(match.signature.title)
+    if rule is not None:
+        return _title_of(rule, explanation)
+    return explanation.report.language.translate(match.signature.title)
+
+
+def _title_of(rule: Rule, explanation: Explanation) -> str:
+    return explanation.report.language.title(rule.id, rule.title)
 
 
 def _match(match: Match, explanation: Explanation, *, in_full: bool) -> Iterator[str]:
@@ -495,7 +509,8 @@ def _evidence(match: Match, sources: Sequence[str]) -> Iterator[str]:
 
 
 def _here_in_words(here: EnvironmentMatch) -> str:
-    facts = [re.sub(r"\bpkg\.", "", fact) for fact in here.because]
+    told = [fact for fact in here.because if not fact.startswith("training.described")]
+    facts = [re.sub(r"\bpkg\.", "", fact) for fact in told]
     if here.answer == "yes":
         return f"yes: {'; '.join(facts)}"
     if here.answer == "no":
@@ -544,7 +559,9 @@ def _others(explanation: Explanation) -> Iterator[str]:
         if causes:
             yield ""
             yield f"{title}:"
-            yield from (f"  {_where(one, explanation.log)}: {_brief(one)}" for one in causes[:_LISTED])
+            yield from (
+                f"  {_where(one, explanation.log)}: {_brief(one, explanation)}" for one in causes[:_LISTED]
+            )
             if len(causes) > _LISTED:
                 yield f"  and {len(causes) - _LISTED} more"
     cause_index = explanation.log.events.index(diagnosis.cause.event) if diagnosis.cause else -1
@@ -567,7 +584,11 @@ def _others(explanation: Explanation) -> Iterator[str]:
             }
             here = answer.get(_match_here(match, explanation).answer, "by its text")
             name = match.signature.rule or match.signature.case
-            yield f"  line {match.lines[0]}: {match.signature.title} [{name}]; {here}"
+            yield f"  line {match.lines[0]}: {_title(match, explanation)} [{name}]; {here}"
+
+
+def _may_be_the_cause(match: Match, explanation: Explanation) -> bool:
+    return _names_a_cause(match) and _match_here(match, explanation).answer != "no"
 
 
 def _names_a_cause(match: Match) -> bool:
@@ -618,8 +639,8 @@ def _without_raise(line: str) -> str:
     return f"{found[1]}: {found[2]}".rstrip(": ") if found else line.strip()
 
 
-def _brief(cause: Cause) -> str:
-    known = f" ({cause.match.signature.title})" if cause.match else ""
+def _brief(cause: Cause, explanation: Explanation) -> str:
+    known = f" ({_title(cause.match, explanation)})" if cause.match else ""
     return f"{event_text(cause, _SHORT)}{known}"
 
 

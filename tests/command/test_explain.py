@@ -1239,3 +1239,24 @@ Traceback (most recent call last):
 ModuleNotFoundError: No module named 'megatron.training'
 """
     assert "    rule    " not in told_of(log.format(site=SITE), tmp_path).out
+
+
+@pytest.mark.parametrize(
+    ("accelerate", "first"),
+    [
+        ("0.33.0", "Known failure"),
+        ("1.2.0", "Failed, cause not known: AttributeError: 'AdamW' object has no attribute 'train'\n"),
+    ],
+)
+def test_a_known_failure_that_printed_versions_contradict_is_not_the_answer(
+    accelerate: str, first: str, tmp_path: Path
+) -> None:
+    log = f"""\
+- `transformers` version: 4.45.2
+- Accelerate version: {accelerate}
+AttributeError: 'AdamW' object has no attribute 'train'
+"""
+    (tmp_path / "train.log").write_text(log)
+    ran = envcheck("explain", str(tmp_path / "train.log"))
+    assert ran.out.startswith(first)
+    assert ("    here    no: " in ran.out) == (accelerate == "1.2.0")
