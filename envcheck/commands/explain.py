@@ -17,7 +17,16 @@ from envcheck import __version__, probes
 from envcheck.commands import examine, library_answers
 from envcheck.commands.examine import ExamineRequest
 from envcheck.core.errors import EnvcheckError, InputError
-from envcheck.core.facts import NOT_GIVEN, Fact, Inventory, Unknown, Vocabulary, normalised, package_name
+from envcheck.core.facts import (
+    NOT_GIVEN,
+    Fact,
+    Inventory,
+    Unknown,
+    Vocabulary,
+    normalised,
+    package_key,
+    package_name,
+)
 from envcheck.core.findings import Diagnostic, Finding, Report
 from envcheck.core.rules import Matrix, Rule
 from envcheck.host import files, pty_passthrough
@@ -27,6 +36,7 @@ from envcheck.host.pty_passthrough import Gap
 from envcheck.host.signals import signal_name
 from envcheck.knowledge import log_signatures
 from envcheck.knowledge.log_signatures import Signature
+from envcheck.knowledge.names import release_has
 from envcheck.logs import diagnosis as log_diagnosis
 from envcheck.logs import environment, missing_names, refused_values
 from envcheck.logs import scanner as log_scanner
@@ -129,7 +139,7 @@ def explain_chunks(
     replaced = library_answers.replaced_method(diagnosis.cause) if diagnosis.cause else ()
     if replaced:
         diagnosis = log_diagnosis.without_blame(diagnosis)
-    missing = _missing(diagnosis, known)
+    missing = _missing(diagnosis, known, report.inventory)
     if missing is not None and diagnosis.cause is not None:
         diagnosis = diagnosis._replace(cause=_with_kind(diagnosis.cause, missing))
     library = None
@@ -310,7 +320,7 @@ def _may_be_another_module(missing: MissingName) -> bool:
     return missing.of_any_module and missing.lacks != "torch"
 
 
-def _missing(diagnosis: Diagnosis, known: _Known) -> MissingAnswer | None:
+def _missing(diagnosis: Diagnosis, known: _Known, inventory: Inventory) -> MissingAnswer | None:
     """Return the name that the first cause lacks, and which releases are known to lack or have it."""
     cause = diagnosis.cause
     tables = known.tree["tables"]
@@ -328,7 +338,10 @@ def _missing(diagnosis: Diagnosis, known: _Known) -> MissingAnswer | None:
         named = missing_names.ranges_in_names(missing, library_answers.text_of("names", missing.lacks))
         ranges += (*(each for each in named if not any(row.startswith(each) for row in asked)), *asked)
     calls = tuple(missing_names.ranges_of_overrides(missing, known.matrix.atlas()))
-    return MissingAnswer(missing, rules, ranges, is_known, calls)
+    version = inventory.known(package_key(missing.lacks)) if missing.lacks else None
+    text = library_answers.text_of("names", missing.lacks) if version and missing.kind == "name" else ""
+    has_it = bool(text) and release_has(text, missing.module, missing.name, str(version))
+    return MissingAnswer(missing, rules, ranges, is_known, calls, has_it)
 
 
 def _report_on(request: ExamineRequest, judged: _Environment, matrix: Matrix) -> Report:

@@ -120,7 +120,12 @@ def _on_attribute(missing: MissingAttribute, asks: str) -> LibraryAnswer | None:
     found = tuple(has for has in found if has.package != asks)  # a release has what its own code asks for
     classes = members.related_classes(texts, missing.owner) if missing.owner else ()
     given_texts = texts_in("given")
-    places = given.places_that_set(given_texts, classes, missing.name)
+    # A place whose condition reads the attribute sets it anew, so another one had set it before.
+    places = tuple(
+        place
+        for place in given.places_that_set(given_texts, classes, missing.name)
+        if f"self.{missing.name}" not in place.condition
+    )
     beside = given.classes_with(given_texts, missing.owner, missing.name) if missing.owner else ()
     derived = members.derived_classes_with(texts, missing.owner, missing.name) if missing.owner else ()
     known = {has.owner for has in derived}

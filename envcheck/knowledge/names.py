@@ -11,7 +11,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
+from envcheck.core.facts import Tri
 from envcheck.core.rules import Span
+from envcheck.core.versions import compare
 from envcheck.knowledge.atlas import format_spans, parse_spans
 
 _HEAD = """\
@@ -63,6 +65,31 @@ def releases_that_have(text: str, module: str, name: str) -> Iterator[tuple[str,
             yield path, spans_in_words(parse_spans(spans), ends)
 
 
+def release_has(text: str, module: str, name: str, version: str) -> bool:
+    """Return whether a package's file says that this release has a name of a module, which others lack.
+
+    A file that names minors does not say it of each patch release.
+    """
+    ends = read_ends(text)
+    if is_of_minors(text):
+        return False
+    section = f"\n[{module}]\n"
+    at = text.find(section)
+    body = text[at + len(section) :] if at >= 0 else ""
+    for line in body.partition("\n[")[0].splitlines():
+        spans, *names = line.split()
+        if name in names:
+            return any(_is_within(version, span, ends) for span in parse_spans(spans))
+    return False
+
+
+def _is_within(version: str, span: Span, ends: Span) -> bool:
+    """Return whether a release is in a span."""
+    first, last = span
+    after = compare(version, ">=", first) is Tri.YES
+    return after and (last == ends[1] or compare(version, "<=", last) is Tri.YES)
+
+
 def modules_that_define(text: str, name: str) -> Iterator[tuple[str, str]]:
     """Yield the modules of a package's file that only some releases give a name, with those in words."""
     ends = read_ends(text)
@@ -81,6 +108,11 @@ def read_ends(text: str) -> Span:
     line = text[text.index("# read: ") : text.index("\n", text.index("# read: "))]
     first, _, last = line.removeprefix("# read: ").partition(" to ")
     return first, last
+
+
+def is_of_minors(text: str) -> bool:
+    """Return whether a package's file names minors, of each of which the last release was read."""
+    return all(end.count(".") == 1 for end in read_ends(text))
 
 
 def spans_in_words(spans: tuple[Span, ...], ends: Span) -> str:

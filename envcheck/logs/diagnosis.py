@@ -343,11 +343,11 @@ _OF_BRANCH = re.compile(r"[-_.](?:main|master|dev|v?\d[\w.]*)$")
 
 
 def checked_out(file: str) -> str:
-    """Return the library in whose checkout a file is: below `src`, or below a folder of its name."""
+    """Return the library in whose checkout a file is: below `src`, `python`, or a folder of its name."""
     for found in _IN_CHECKOUT.finditer(file):
         folder = "".join(filter(str.isalnum, _OF_BRANCH.sub("", found[1]).lower()))
         named = {folder, folder.removeprefix("ms"), folder.removesuffix("lm")}  # ms-swift, Megatron-LM
-        if found[1] == "src" or found[2].replace("_", "") in named:
+        if found[1] in ("src", "python") or found[2].replace("_", "") in named:
             return found[2]
     return ""
 

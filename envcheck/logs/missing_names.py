@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from envcheck.core.facts import normalised, package_key
 from envcheck.core.rules import Atlas, Matrix, Rule
 from envcheck.knowledge.atlas_rules import who_has_it
-from envcheck.knowledge.names import releases_that_have
+from envcheck.knowledge.names import is_of_minors, releases_that_have
 from envcheck.logs.diagnosis import checked_out, own_code
 from envcheck.logs.events import Event, Frame
 
@@ -218,7 +218,8 @@ def ranges_in_names(missing: MissingName, text: str) -> Iterator[str]:
         if name and not found:  # the name may be that of a module
             found = dict(releases_that_have(text, f"{module}.{name}", ""))
         if found:
-            yield from (f"{path}: in {missing.lacks} {words}" for path, words in found.items())
+            each = " (the last patch of each)" if missing.lacks != PYTHON and is_of_minors(text) else ""
+            yield from (f"{path}: in {missing.lacks} {words}{each}" for path, words in found.items())
             return
         module, name = module.rpartition(".")[0], ""
 

@@ -41,7 +41,8 @@ class MissingAnswer(NamedTuple):
     """A missing name, the rules about it, and in words the ranges of releases that have it.
 
     `is_known` means that envcheck knows the package that lacks the name. `calls` says which releases call a
-    method with the argument that it does not take, and which releases define the method so.
+    method with the argument that it does not take, and which releases define the method so. `has_it` says
+    that the release of the judged environment has the name.
     """
 
     missing: MissingName
@@ -49,6 +50,7 @@ class MissingAnswer(NamedTuple):
     ranges: tuple[str, ...] = ()
     is_known: bool = False
     calls: tuple[str, ...] = ()
+    has_it: bool = False
 
 
 class RefusedAnswer(NamedTuple):
@@ -303,7 +305,8 @@ def _missing_lines(explanation: Explanation) -> Iterator[str]:
         yield f"    rule    {_title_of(rule, explanation)} [{rule.id}]"
     missing = answer.missing
     means = cause.event.form and cause.event.form.means
-    if missing.installed and missing.kind != "argument" and not (missing.half or answer.ranges or means):
+    known = (answer.ranges and not answer.has_it) or means
+    if missing.installed and missing.kind != "argument" and not (missing.half or known):
         yield f"    advice  {_advice_on_module(answer)}"
 
 
@@ -311,6 +314,12 @@ def _advice_on_module(answer: MissingAnswer) -> str:
     """Return what to do about a part of a package that no known release is known to have."""
     missing = answer.missing
     root = missing.module.partition(".")[0]
+    if answer.has_it:
+        return (
+            "restart the notebook's kernel or the process after an upgrade; if that does not help, two "
+            f"releases lie in each other's folder: uninstall {missing.lacks} until pip finds none, and "
+            "install it again"
+        )
     if missing.lacks == PYTHON:
         return (
             f"if a file of yours is named {root}.py, rename it; otherwise see in Python's documentation "
@@ -348,13 +357,23 @@ def _missing_sentence(answer: MissingAnswer, explanation: Explanation) -> str:
         return f"{asks} passes {missing.name} to {missing.module}(), which does not take it{here}"
     if missing.kind == "module" and not missing.installed:
         return _not_installed(answer, asks)
+    return _lacking_sentence(answer, asks, explanation)
+
+
+def _lacking_sentence(answer: MissingAnswer, asks: str, explanation: Explanation) -> str:
+    """Return which package that is installed lacks a name or a module, and which one asks for it."""
+    missing = answer.missing
+    report = explanation.report
+    cause = explanation.diagnosis.cause
+    lacks = _with_version(missing.lacks, report)
+    if answer.has_it:
+        return f"{lacks} has {missing.name} of {missing.module}: another release of it is imported"
     what = (
         f"the module {missing.module}" if missing.kind == "module" else f"{missing.name} of {missing.module}"
     )
-    lacks = _with_version(missing.lacks, report)
     root = missing.module.partition(".")[0]
     release = f"this release of {lacks}" if lacks == missing.lacks else lacks
-    if missing.lacks == PYTHON and differs:
+    if missing.lacks == PYTHON and cause is not None and cause.kind == "version":
         version = report.inventory.known("python.version")
         release = f"Python {version}" if version else "this release of Python"
     elif cause is not None and cause.kind == "unknown" and missing.of_any_module:

@@ -780,7 +780,7 @@ def test_a_missing_name_is_told_with_both_packages_and_their_releases(tmp_path: 
     (tmp_path / "log").write_text(f"Traceback (most recent call last):\n{frame}{said}\n")
     (tmp_path / "facts.toml").write_text('[pkg]\npeft = "0.11.1"\ntrl = "0.20.0"\n')
     ran = envcheck("explain", "log", "--facts", "facts.toml", cwd=tmp_path)
-    assert "trl 0.20.0 asks for Quux of peft, which this release of peft 0.11.1 does not have" in ran.out
+    assert "trl 0.20.0 asks for Quux of peft, which peft 0.11.1 does not have" in ran.out
 
 
 def test_a_name_of_a_half_imported_module_is_a_matter_of_ones_own_files(tmp_path: Path) -> None:
@@ -1260,3 +1260,21 @@ AttributeError: 'AdamW' object has no attribute 'train'
     ran = envcheck("explain", str(tmp_path / "train.log"))
     assert ran.out.startswith(first)
     assert ("    here    no: " in ran.out) == (accelerate == "1.2.0")
+
+
+def test_a_release_that_has_the_name_is_not_said_to_lack_it(tmp_path: Path) -> None:
+    log = (
+        "- TRL version: 1.0.0\n"
+        "ImportError: cannot import name 'TRLExperimentalWarning' from 'trl.import_utils' (/e/trl/import_utils.py)\n"
+    )
+    (tmp_path / "train.log").write_text(log)
+    out = envcheck("explain", str(tmp_path / "train.log")).out
+    assert out.startswith("Failed: trl 1.0.0 has TRLExperimentalWarning of trl.import_utils: another release")
+    (tmp_path / "train.log").write_text(log.replace("1.0.0", "0.25.1"))
+    out = envcheck("explain", str(tmp_path / "train.log")).out
+    assert out.startswith("Failed: trl 0.25.1 does not have TRLExperimentalWarning of trl.import_utils\n")
+
+
+def test_a_place_that_reads_an_attribute_is_not_where_it_was_left_out(tmp_path: Path) -> None:
+    text = "AttributeError: 'AcceleratorState' object has no attribute 'distributed_type'\n"
+    assert "set by" not in told_of(text, tmp_path).out
