@@ -32,6 +32,13 @@ cause for a text that has several, and nobody named as a caller whom the log doe
 drawn and run once after that. Its `wrong` is counted more strictly: a false word on who is at fault, or a
 false advice beside a true condition, counts. Five of the six were claims of that kind, and each led to a
 condition of its own.
+
+Sample 10 was drawn by trainers, libraries and kinds of failures, 2024 to 2026, with the log as the thread
+quotes it, and run once before its misses were looked at; it was scored as strictly as sample 9. Its eight
+wrong answers led to mechanisms: a line that cannot have raised what it is blamed for, the standard library,
+rules named for a common word, a package that was only tried, messages that go on below. Sample 11 is a small
+one that was drawn after them. Its three wrong answers contradicted a version in the log, a condition, or a
+path.
 """
 
 from __future__ import annotations
@@ -49,7 +56,7 @@ def main() -> int:
     """Print one line for each sample and time."""
     with TABLE.open(encoding="utf-8", newline="") as file:
         rows = [*csv.DictReader(file, delimiter="\t")]
-    for sample in sorted({row["sample"] for row in rows}):
+    for sample in sorted({row["sample"] for row in rows}, key=int):
         chosen = [row for row in rows if row["sample"] == sample]
         for time in ("before", "first", "after"):
             counts = Counter(row[time] for row in chosen if row[time])

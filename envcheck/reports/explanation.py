@@ -325,6 +325,11 @@ def _advice_on_module(answer: MissingAnswer) -> str:
             f"if a file of yours is named {root}.py, rename it; otherwise see in Python's documentation "
             f"which releases have it, or take a release of {missing.asks or 'the code'} for this Python"
         )
+    if "." in missing.module and answer.is_known and normalised(root) == missing.lacks:
+        return (  # no file of the user's has a path inside the package
+            f"install {missing.lacks} in the release that the code was written for, mostly the newest (pip "
+            f"install --upgrade {missing.lacks}); if it is the newest, upgrade what asks for it"
+        )
     package = missing.lacks if answer.is_known else "the package"
     return (
         f'see which file is imported: python -c "import {root}; print({root}.__file__)". If it is '
