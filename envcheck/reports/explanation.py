@@ -650,11 +650,15 @@ def event_text(cause: Cause, limit: int = _LONG) -> str:
         texts = dict(zip(event.numbers, event.text.split("\n"), strict=False))
         text = _without_raise(texts.get(cause.match.lines[0], event.text.split("\n")[0]))
     else:
-        text = " ".join(event.text.strip().split("\n")[0].split())
+        text = _OF_LOGGERS.sub("", " ".join(event.text.strip().split("\n")[0].split()))
     text = hide_secrets(
         text[: 10 * limit]
     )  # longer than what is shown, so that a secret is recognised before the text is cut
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+
+_OF_LOGGERS = re.compile(r"^(?:\[[^\]]{1,120}\] ?){2,}(?=\S)")
+"""What torch writes before a message: time, file and process group."""
 
 
 def _without_raise(line: str) -> str:
