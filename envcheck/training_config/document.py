@@ -27,13 +27,15 @@ class Setting(NamedTuple):
     `name` is dotted (`zero_optimization.offload_optimizer.device`, `datasets.0.path`); a key that contains a
     dot is quoted in it. For command lines the name has no leading dashes and has `_` instead of `-`, and the
     value is text; in JSON and YAML the value has the type that the file gives it. A value that is known only
-    at run time is Unknown. A bare flag has no value, so `place` is that of its name.
+    at run time is Unknown. A bare flag has no value, so `place` is that of its name. On a command line,
+    `more` are the words after the value: further values if the option takes a list, else other arguments.
     """
 
     name: str
     value: SettingValue
     name_place: Place
     place: Place  # of the value
+    more: tuple[Scalar | Unknown, ...] = ()
 
 
 class ProgramSource(NamedTuple):

@@ -53,11 +53,20 @@ def _stated(context: DialectContext, setting: Setting, *, weak: bool) -> Iterato
     """Yield the facts that one setting states by its weak rows, or by the others."""
     decided: set[str] = set()
     for row in context.rows(setting.name):
-        if row.key in decided or (reading := _reading(context, row, setting.value)) is None:
+        if row.key in decided or (reading := _reading(context, row, _value(row, setting))) is None:
             continue
         decided.add(row.key)
         if row.weak is weak and not _outside_vocabulary(row, reading):
             yield Fact(row.key, reading, location(setting))
+
+
+def _value(row: DialectRow, setting: Setting) -> SettingValue:
+    """Return the value of a setting; of a list on a command line, all its words."""
+    if row.kind != "words" or not setting.more or isinstance(setting.value, tuple | Section):
+        return setting.value
+    words = (setting.value, *setting.more)
+    unknown = next((word for word in words if isinstance(word, Unknown)), None)
+    return unknown or tuple(word for word in words if not isinstance(word, Unknown))
 
 
 def _frozen_parts(context: DialectContext) -> Iterator[Fact]:

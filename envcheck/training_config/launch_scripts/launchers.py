@@ -32,7 +32,8 @@ _LAUNCHER_MODULES = {
     "deepspeed.launcher.runner": "deepspeed", "accelerate.commands.launch": "accelerate",
 }  # fmt: skip
 _TRAINING_SUBCOMMANDS = {
-    "llamafactory-cli": ("train",), "lmf": ("train",), "axolotl": ("train",), "swift": ("sft", "pt", "rlhf"),
+    "llamafactory-cli": ("train", "sft", "dpo", "rm"), "lmf": ("train", "sft", "dpo", "rm"),
+    "axolotl": ("train",), "xtuner": ("train",), "swift": ("sft", "pt", "rlhf"),
     "megatron": ("sft", "pt", "rlhf"),
     "trl": ("sft", "dpo", "kto", "grpo", "reward", "rloo", "orpo", "cpo"),
 }  # fmt: skip

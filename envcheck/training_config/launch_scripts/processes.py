@@ -26,7 +26,7 @@ EXPORTED = frozenset(
 _SETTING = "processes"
 _MAX_DIGITS = 6  # of a count of processes or nodes
 _COUNTS_PROCESSES = {"nproc_per_node", "num_gpus", "include"}
-_READS_NPROC_PER_NODE = ("swift", "megatron", "llamafactory-cli", "lmf")
+_READS_NPROC_PER_NODE = ("swift", "megatron", "llamafactory-cli", "lmf", "xtuner")
 _STARTS_ONE_PER_DEVICE = ("llamafactory-cli", "lmf")
 _CHOOSES_HOSTS = ("hostfile", "H", "include", "i", "exclude", "e")
 

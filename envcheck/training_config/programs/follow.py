@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from envcheck.training_config.programs.expressions import ProgramTooLongError
@@ -40,16 +41,18 @@ def follow(
     read_configuration: ReadConfiguration,
     given: Mapping[str, Value],
     rest: str = "",
+    more: Mapping[str, tuple[Value, ...]] = MappingProxyType({}),
 ) -> FollowedProgram | None:
     """Return what a program calls; None if its file cannot be read.
 
-    `given` are its arguments by name, `rest` the reason why there may be others, or "".
+    `given` are its arguments by name, `rest` the reason why there may be others, or "". `more` are the words
+    after the value of an argument, which belong to it if it takes a list.
     """
     project = Project(beside)
     module = project.read(path)
     if module is None:
         return None
-    follower = Follower(project, read_configuration, given, rest)
+    follower = Follower(project, read_configuration, given, rest, more)
     waiting_from = 0
     try:
         follower.run_module(module)

@@ -31,7 +31,7 @@ def composed(
         return Unknown(f"{name} is not here")
     for key, value in given.items():
         if not isinstance(value, str) or _file(posixpath.join(folder, key, value), read) is None:
-            _put(config, key.split("."), value)
+            put_at(config, key.split("."), value)
         elif not _has_default(config, key):
             inner = Record({}, "namespace")
             choices[key] = value
@@ -160,7 +160,8 @@ def _found(config: Record, dotted: str) -> Value:
     return value
 
 
-def _put(config: Record, names: list[str], value: Value) -> None:
+def put_at(config: Record, names: list[str], value: Value) -> None:
+    """Set an item inside a record, which gets the records on the way to it."""
     for name in names[:-1]:
         inner = config.items.get(name)
         if not isinstance(inner, Record):

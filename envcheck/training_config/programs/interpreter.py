@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
 from typing import NamedTuple
@@ -234,7 +235,19 @@ class Interpreter(Expressions):
 
     def _defined_class(self, node: ast.ClassDef, scope: Variables) -> bool:
         scope.names[node.name] = self._class(node, scope)
+        self._register(scope.names[node.name], node, scope)
         return False
+
+    def _register(
+        self, defined: Value, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef, scope: Variables
+    ) -> None:
+        """Follow the project's own decorators that register a function or class in a table."""
+        for mark in node.decorator_list:
+            if not _REGISTERS.search(ast.unparse(mark).partition("(")[0].lower()):
+                continue
+            decorator = self.value(mark, scope)
+            if isinstance(decorator, ProjectFunction):
+                self.call_function(decorator, Arguments((defined,), ()))
 
     def _match(self, node: ast.Match, scope: Variables) -> bool:
         self.value(node.subject, scope)
@@ -322,6 +335,7 @@ class Interpreter(Expressions):
     def _define(self, node: ast.FunctionDef | ast.AsyncFunctionDef, scope: Variables) -> bool:
         function = ProjectFunction(node, self._module(scope), scope, marks=tuple(node.decorator_list))
         scope.names[node.name] = function
+        self._register(function, node, scope)
         for mark in function.marks:
             called = mark.func if isinstance(mark, ast.Call) else mark
             if isinstance(called, ast.Attribute) and called.attr in _STARTERS:
@@ -982,6 +996,7 @@ class FieldDefault:
         self.default = default
 
 
+_REGISTERS = re.compile(r"regist")
 _EXITS = ("sys.exit", "builtins.exit", "builtins.quit")
 _CHANGES_A_LIST = frozenset(
     {"append", "extend", "insert", "remove", "pop", "clear", "add", "discard", "sort"}

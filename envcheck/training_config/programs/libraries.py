@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import posixpath
+import re
 from collections.abc import Mapping
+from types import MappingProxyType
 
 from envcheck.core.facts import Unknown
 from envcheck.training_config.programs.hydra import ReadConfiguration, as_record, composed, merge_deep
@@ -12,10 +14,10 @@ from envcheck.training_config.programs.interpreter import (
     Arguments,
     FieldDefault,
     FollowedCall,
-    Interpreter,
     KeywordGiven,
 )
 from envcheck.training_config.programs.modules import Project
+from envcheck.training_config.programs.python_configurations import PythonConfigurations
 from envcheck.training_config.programs.values import (
     MISSING,
     ClassValue,
@@ -64,17 +66,23 @@ _DATACLASS_PARSES = (
 """Methods of transformers' HfArgumentParser and of the classes that TRL and others derive from it."""
 
 
-class Follower(Interpreter):
+class Follower(PythonConfigurations):
     """Interpreter that knows common functions; `given` are the program's arguments on its command line.
 
-    `rest` is the reason why there may be other arguments, or "".
+    `rest` is the reason why there may be other arguments, or ""; `more` are the words after the value of an
+    argument, by its name.
     """
 
     def __init__(
-        self, project: Project, read_configuration: ReadConfiguration, given: Mapping[str, Value], rest: str
+        self,
+        project: Project,
+        read_configuration: ReadConfiguration,
+        given: Mapping[str, Value],
+        rest: str,
+        more: Mapping[str, tuple[Value, ...]] = MappingProxyType({}),
     ) -> None:
-        super().__init__(project)
-        self.read_configuration, self.given, self.rest = read_configuration, given, rest
+        super().__init__(project, given, rest)
+        self.read_configuration, self.more = read_configuration, more
         self._choices: dict[str, Value] = {}  # the file that each group of a Hydra configuration takes
         self.opened: list[str] = []  # configuration files that were read
 
@@ -167,7 +175,11 @@ class Follower(Interpreter):
         first = given.positional[0] if given.positional else MISSING
         if name == "getattr":
             return self._getattr(given, node)
+        if name == "globals":
+            return self.globals_here()
         if name in ("hasattr", "setattr", "dict"):
+            if name == "dict":
+                self.described_call(given, node)
             return {"hasattr": self._hasattr, "setattr": self._setattr, "dict": self._made_dict}[name](given)
         return _of_values(name, first, given)
 
@@ -236,6 +248,8 @@ class Follower(Interpreter):
     def _special(self, name: str, module: str, first: Value, given: Arguments, node: ast.Call) -> Value:
         """Return the result of a function that makes fields, starts programs, or makes objects."""
         found: Value = MISSING
+        if self.define_flag(name, given):
+            return None
         if name in ("field", "Field") and module in ("dataclasses", "pydantic", "attr", "attrs", ""):
             found = self._field(given)
         elif name == "add_config_arguments" and isinstance(first, Parser):
@@ -250,6 +264,8 @@ class Follower(Interpreter):
         elif (module, name) == ("HydraConfig", "get"):
             runtime = as_record({"choices": self._choices})
             found = Record({"runtime": runtime}, "namespace", rest="hydra defines it")
+        elif (module, name) == ("Config", "fromfile"):
+            found = self.from_python_file(first)
         elif name in ("instantiate", "call") and isinstance(first, Record):
             found = self._instantiated(first, given, node)
         elif name in ("Fire", "run") and module in ("fire", "typer"):
@@ -368,8 +384,17 @@ class Follower(Interpreter):
             items = {name: Unknown(self.rest) for name in items}
         for flag, (name, constant) in parser.flags.items():
             if flag in self.given:
-                items[name] = self.given[flag] if constant is MISSING else constant
+                items[name] = (
+                    self._option(flag, takes_list=name in parser.lists) if constant is MISSING else constant
+                )
         return Record(items, "namespace", rest="", born=0)
+
+    def _option(self, name: str, *, takes_list: bool) -> Value:
+        """Return the value of an option that was given; of a list, all its words."""
+        first = self.given[name]
+        if not takes_list:
+            return first
+        return (*(first if is_list(first) else (first,)), *self.more.get(name, ()))
 
     _dataclass_parsers: dict[str, tuple[Value, ...]] = {}  # noqa: RUF012 - replaced for each object
 
@@ -396,6 +421,8 @@ class Follower(Interpreter):
         if not isinstance(cls, ClassValue):
             return Record(stated, "namespace", rest="the command line may set it")
         items = self.fields(cls)
+        lists = _list_fields(cls)
+        stated.update({name: self._option(name, takes_list=True) for name in lists if name in self.given})
         if why:
             items = {name: Unknown(why) for name in items}
         items.update({name: value for name, value in stated.items() if name in items})
@@ -581,6 +608,22 @@ def _is_instance(value: Value, kind: Value) -> Value:
     )
 
 
+def _list_fields(cls: ClassValue) -> set[str]:
+    """Return the fields of a dataclass that are annotated as lists."""
+    return {
+        statement.target.id
+        for each in cls.lineage()
+        if isinstance(each, ClassValue)
+        for statement in each.node.body
+        if isinstance(statement, ast.AnnAssign)
+        and isinstance(statement.target, ast.Name)
+        and _LISTS.search(ast.unparse(statement.annotation))
+    }
+
+
+_LISTS = re.compile(r"\b(?:[Ll]ist|Sequence)\b")
+
+
 def _declare(parser: Parser, given: Arguments) -> None:
     """Add an option to a parser of argparse."""
     flags = [each for each in given.positional if isinstance(each, str)]
@@ -607,6 +650,8 @@ def _declare(parser: Parser, given: Arguments) -> None:
     parser.options.setdefault(name, None if default is MISSING else default)
     for each in spelled:
         parser.flags[each] = (name, constant)
+    if given.keyword("nargs") not in (MISSING, None, "?"):
+        parser.lists.add(name)
 
 
 def _converted_option(default: str, kind: LibraryName) -> Value:

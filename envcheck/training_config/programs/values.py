@@ -253,8 +253,10 @@ def quoted(node: ast.AST) -> str:
 class Parser:
     """Parser of argparse: the default of each option, and the value that each flag stores in which option.
 
-    A flag without a constant of its own stores what the command line gives it.
+    A flag without a constant of its own stores what the command line gives it. `lists` are the options that
+    take several values.
     """
 
     options: dict[str, Value] = field(default_factory=dict)
     flags: dict[str, tuple[str, Value]] = field(default_factory=dict)
+    lists: set[str] = field(default_factory=set)

@@ -45,6 +45,9 @@ LAUNCHER = "launcher"
 """The dialect of the settings that the launcher decides: `launcher` and `processes`."""
 
 _CONFIG_FILES = (".yaml", ".yml", ".json")
+_PYTHON_FILES: Mapping[str, tuple[str, ...]] = {"xtuner": (".py",)}
+"""Programs whose configurations are modules of Python."""
+
 _KEY = re.compile(r"\+{0,2}[A-Za-z_][\w.]*")
 _TRAINING_NAMES = re.compile(r"trainer|backward|optimizer|fine_?tun|training_step")
 _TRAINING_PACKAGES = frozenset(
@@ -179,12 +182,17 @@ class _ProgramFollower:
         self._found: dict[str, FollowedProgram | None] = {}
 
     def follow(
-        self, path: str, folder: str, given: Mapping[str, Scalar | Unknown], rest: str
+        self,
+        path: str,
+        folder: str,
+        given: Mapping[str, Scalar | Unknown],
+        rest: str,
+        more: Mapping[str, tuple[Scalar | Unknown, ...]],
     ) -> FollowedProgram | None:
         """Return what following a program finds; None if too many have been followed."""
-        key = repr((path, folder, sorted(given.items(), key=itemgetter(0)), rest))
+        key = repr((path, folder, sorted(given.items(), key=itemgetter(0)), rest, sorted(more.items())))
         if key not in self._found and len(self._found) < _MOST_FOLLOWED:
-            self._found[key] = follow_program(path, folder, self._beside, given, rest)
+            self._found[key] = follow_program(path, folder, self._beside, given, rest, more)
         return self._found.get(key)
 
 
@@ -212,7 +220,8 @@ class _LaunchDocuments:
 
     def all(self) -> list[Document]:
         """Return documents of the files written for this launch, of its launcher, and of its arguments."""
-        settings, incomplete = _settings(self.line.arguments, self.lines)
+        files = (*_CONFIG_FILES, *_PYTHON_FILES.get(self.line.program[0], ()))
+        settings, incomplete = _settings(self.line.arguments, self.lines, files)
         launcher_settings, _ = _settings(self.line.launcher_arguments, self.lines)
         found, written = self._written_files()
         place = self.lines.place(self.command.at, self.command.at + len(self.command.words[0].text))
@@ -234,7 +243,10 @@ class _LaunchDocuments:
         if code is None:
             return [*found, last]
         given = {setting.name: _option_value(setting.value) for setting in settings}
-        followed = self.follower.follow(code.file, self.command.folder, given, incomplete)
+        more = {
+            setting.name: tuple(map(_further_value, setting.more)) for setting in settings if setting.more
+        }
+        followed = self.follower.follow(code.file, self.command.folder, given, incomplete, more)
         names = code.with_followed(followed)
         found += self._stated_by_code(code, names, settings, incomplete, followed)
         return [*found, last._replace(source=names.source)]
@@ -367,10 +379,16 @@ def _option_value(value: SettingValue) -> Scalar | Unknown:
     return value if number is None else int(number) if number == int(number) else number
 
 
-def _settings(words: Sequence[Argument], lines: SourceLines) -> tuple[list[Setting], str]:
+def _further_value(value: Scalar | Unknown) -> Scalar | Unknown:
+    return value if isinstance(value, Unknown) else _option_value(value)
+
+
+def _settings(
+    words: Sequence[Argument], lines: SourceLines, files: tuple[str, ...] = _CONFIG_FILES
+) -> tuple[list[Setting], str]:
     """Return words as settings, and the reason why there may be more settings than these, or "".
 
-    A later setting replaces an earlier one of the same name.
+    A later setting replaces an earlier one of the same name. `files` are the endings of configurations.
     """
     found: dict[str, Setting] = {}
     incomplete = ""
@@ -387,21 +405,35 @@ def _settings(words: Sequence[Argument], lines: SourceLines) -> tuple[list[Setti
                 found[name] = Setting(name, Unknown(word.why), name_place, name_place)
             continue
         if not spelled.startswith("-") and not (equals and _KEY.fullmatch(spelled)):
-            if word.text.endswith(_CONFIG_FILES) or word.why:
+            if word.text.endswith(files) or word.why:
                 named_file = Unknown(word.why) if word.why else word.text
                 found.setdefault("config", Setting("config", named_file, name_place, name_place))
             continue
         why, place = word.why, name_place
+        more: tuple[Scalar | Unknown, ...] = ()
         if equals:
             place = lines.place(word.at + len(spelled) + 1, word.at + len(word.text))
         elif i < len(words) and not words[i].text.startswith("--"):
             value, why, place = words[i].text, words[i].why, _word_place(words[i], lines)
             i += 1
+            more = _further_values(words[i:])
         name = spelled.lstrip("-+").replace("-", "_")
-        for setting in arguments.nested(Setting(name, Unknown(why) if why else value, name_place, place)):
+        whole = Setting(name, Unknown(why) if why else value, name_place, place, more)
+        for setting in arguments.nested(whole):
             found.pop(setting.name, None)
             found[setting.name] = setting
     return list(found.values()), incomplete
+
+
+def _further_values(words: Sequence[Argument]) -> tuple[Scalar | Unknown, ...]:
+    """Return the words up to the next option: the rest of a list if the option before them takes one."""
+    found: list[Scalar | Unknown] = []
+    for word in words:
+        name, equals, _ = word.text.partition("=")
+        if name.startswith("-") or (equals and _KEY.fullmatch(name)):
+            break
+        found.append(Unknown(word.why) if word.why else word.text)
+    return tuple(found)
 
 
 def _options_in(choices: Sequence[str]) -> Iterator[str]:

@@ -11,6 +11,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeGuard
 
 from envcheck.core.errors import InputError
@@ -126,11 +127,17 @@ def launched_program(program: str, folder: str, beside: Beside) -> LaunchedProgr
 
 
 def follow_program(
-    path: str, folder: str, beside: Beside, given: Mapping[str, Any], rest: str = ""
+    path: str,
+    folder: str,
+    beside: Beside,
+    given: Mapping[str, Any],
+    rest: str = "",
+    more: Mapping[str, tuple[Any, ...]] = MappingProxyType({}),
 ) -> FollowedProgram | None:
     """Follow a program that is started in a folder with the arguments `given`; None if it is not here.
 
-    `rest` is the reason why it may have other arguments, or "".
+    `rest` is the reason why it may have other arguments, or ""; `more` are the words after the value of an
+    argument, by its name.
     """
 
     def configuration(name: str) -> Mapping[str, Any] | None:
@@ -139,7 +146,7 @@ def follow_program(
                 return _nested(text, each)
         return None
 
-    return follow(path, beside, configuration, given, rest)
+    return follow(path, beside, configuration, given, rest, more)
 
 
 def _nested(text: str, name: str) -> Mapping[str, Any] | None:

@@ -7,12 +7,13 @@ reason.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from typing import NamedTuple
 
 from envcheck.core.errors import InputError, Place
 from envcheck.core.facts import Unknown
-from envcheck.training_config.document import Document, Setting
+from envcheck.training_config.document import Document, Scalar, Setting
 from envcheck.training_config.readers import ConfigReader, json_text
 from envcheck.training_config.source_lines import SourceLines
 
@@ -64,7 +65,8 @@ def read(text: str, file: str) -> tuple[Document, ...]:
         if not has_value and i < len(words) and not words[i].text.startswith("--"):
             following = words[i]
             i += 1
-        for setting in nested(_setting(word, following)):
+        more = _further_values(words[i:]) if following is not None else ()
+        for setting in nested(_setting(word, following, more)):
             if setting.name in settings:
                 earlier = settings.pop(setting.name)
                 repeated.append((setting.name, earlier.name_place, setting.name_place))
@@ -88,7 +90,19 @@ def nested(setting: Setting) -> Iterator[Setting]:
             yield Setting(f"{setting.name}.{entry.name}", entry.value, setting.name_place, setting.place)
 
 
-def _setting(word: ArgumentWord, following: ArgumentWord | None) -> Setting:
+def _further_values(words: Sequence[ArgumentWord]) -> tuple[Scalar | Unknown, ...]:
+    """Return the words up to the next option: the rest of a list if the option before them takes one."""
+    own = takewhile(lambda word: not word.text.startswith("-") and "=" not in word.text, words)
+    return tuple(_shell_value(word.text, needs_shell=word.needs_shell) for word in own)
+
+
+def _shell_value(text: str, *, needs_shell: bool) -> str | Unknown:
+    return Unknown(f"{text} is known only to the shell") if needs_shell else text
+
+
+def _setting(
+    word: ArgumentWord, following: ArgumentWord | None, more: tuple[Scalar | Unknown, ...]
+) -> Setting:
     """Return `--name=value`, or `--name` with the word that follows it as its value."""
     spelled, equals, value = word.text.partition("=")
     name_place, place, needs_shell = word.place, word.place, word.needs_shell
@@ -100,9 +114,7 @@ def _setting(word: ArgumentWord, following: ArgumentWord | None) -> Setting:
     elif following is not None:
         value, place, needs_shell = following
     name = spelled.lstrip("-+").replace("-", "_")
-    return Setting(
-        name, Unknown(f"{value} is known only to the shell") if needs_shell else value, name_place, place
-    )
+    return Setting(name, _shell_value(value, needs_shell=needs_shell), name_place, place, more)
 
 
 def _words(text: str, file: str) -> list[ArgumentWord]:

@@ -11,12 +11,15 @@ from envcheck.training_config.readers import Beside, ConfigReader
 _IMPORTS = re.compile(
     r"^(?:from[ \t]+[\w.]+[ \t]+import[ \t]+\S|import[ \t]+[A-Za-z_][\w., \t]*$)", re.MULTILINE
 )
+_DESCRIBES = re.compile(r"^\w+ = dict\($", re.MULTILINE)
+"""Beginning of a section of a configuration of mmengine, whose written form has no imports."""
+
 _SHELL = re.compile(r"#![^\n]*(?:ba|z|da|k)?sh\b")
 
 
 def recognises(text: str) -> bool:
     """Return whether a text has Python's imports and parses as Python."""
-    if _SHELL.match(text) or not _IMPORTS.search(text):
+    if _SHELL.match(text) or not (_IMPORTS.search(text) or _DESCRIBES.search(text)):
         return False
     from envcheck.training_config.programs.modules import parse
 
