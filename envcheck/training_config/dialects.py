@@ -42,6 +42,7 @@ class DialectRow(NamedTuple):
     weak: bool = False
     source: str = ""
     package: str = ""  # the package whose releases `versions` are
+    off: Sequence[str] = ()  # settings that leave it without effect if one of them is off
 
 
 class Implied(NamedTuple):

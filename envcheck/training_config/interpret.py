@@ -24,10 +24,13 @@ _MAX_NAMES = 8  # listed in one diagnostic
 _MAX_DIAGNOSTICS = 100  # of one document
 _GENERIC = ("transformers",)  # dialects of many programs; files of these programs may have sections
 _PASSED_ON: Mapping[str, Sequence[str]] = {
-    "peft": ("peft_type", "lora_alpha", "lora_dropout", "use_peft"),
+    "peft": ("peft_type", "lora_alpha", "lora_dropout", "use_peft", "feedforward_modules"),
     "training_arguments": (
         "per_device_train_batch_size", "gradient_accumulation_steps", "learning_rate", "num_train_epochs",
         "lr_scheduler_type", "save_strategy", "output_dir", "warmup_ratio", "weight_decay",
+    ),
+    "model_loading": (
+        "load_in_4bit", "load_in_8bit", "use_4bit", "bnb_4bit_quant_type", "attn_implementation",
     ),
 }  # fmt: skip
 """The dialects of sections, with the setting names by which each is recognised."""

@@ -7,6 +7,7 @@ refuses it (`filled` rows of the dialect).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
 
@@ -57,7 +58,7 @@ def _facts(group: Sequence[Interpretation], unread: Sequence[Fact]) -> dict[str,
     for part in sorted(group, key=is_deepspeed_config):
         own = set(named)
         for fact in part.facts:
-            if _says_less(fact, facts) or _is_switched_on(fact, group):
+            if _says_less(fact, facts) or _is_switched_on(fact, group) or _knows_less(fact, part, group):
                 continue
             # Within one document, a fact without a value does not replace one with a value.
             if fact.key not in own or fact.value is not None:
@@ -105,8 +106,29 @@ def _suggested(group: Sequence[Interpretation]) -> Iterator[Fact]:
 def _says_less(fact: Fact, facts: Mapping[str, Fact]) -> bool:
     """Return whether arguments only show transformers' Trainer, of which the program's own is a kind."""
     before = facts.get(_TRAINER)
-    generic = fact.key == _TRAINER and fact.value == "transformers"
+    generic = fact.key == _TRAINER and fact.value == _GENERIC
     return generic and before is not None and before.value in _BUILT_ON_TRANSFORMERS
+
+
+def _knows_less(fact: Fact, part: Interpretation, group: Sequence[Interpretation]) -> bool:
+    """Return whether the code of the launched program says more about a fact than this part.
+
+    Names of arguments only suggest a trainer that the code may not use; transformers' Trainer is the base of
+    others. accelerate's `mixed_precision: no` gives way to the arguments of a Trainer that are not read.
+    """
+    if part.dialect is None:
+        return False
+    if fact.key == _TRAINER and part.dialect.name != _CODE:
+        return any(
+            other.key == _TRAINER and other.value not in (None, _GENERIC, fact.value)
+            for each in group
+            if each.dialect is not None and each.dialect.name == _CODE and each.document.whole
+            for other in each.facts
+        )
+    if fact.key == _PRECISION and fact.value == "fp32" and part.dialect.name == _ACCELERATE:
+        unknown = [each.document.source for each in group if each.dialect and each.dialect.name == _ANY]
+        return any(_TRAINER_ARGUMENTS.search(name) for source in unknown if source for name in source.names)
+    return False
 
 
 def _is_switched_on(fact: Fact, group: Sequence[Interpretation]) -> bool:
@@ -114,7 +136,7 @@ def _is_switched_on(fact: Fact, group: Sequence[Interpretation]) -> bool:
     if fact.key != _CHECKPOINTING or fact.value is not False:
         return False
     return any(
-        other.key == _CHECKPOINTING and other.value is True and _ENABLES in other.source
+        other.key == _CHECKPOINTING and other.value is True and any(name in other.source for name in _ENABLES)
         for part in group
         if part.dialect is not None and part.dialect.name == _CODE
         for other in part.facts
@@ -125,10 +147,18 @@ _CODE = "python"
 """The dialect of calls in a program, which say more than the program's name."""
 
 _TRAINER = "train.trainer"
+_GENERIC = "transformers"
+_ANY = "arguments"
+"""The dialect of a program that is not known."""
+
 _BUILT_ON_TRANSFORMERS = ("trl", "sentence_transformers")
 _FROZEN = "train.frozen_params"
 _CHECKPOINTING = "train.gradient_checkpointing"
-_ENABLES = "gradient_checkpointing_enable"
+_ENABLES = ("gradient_checkpointing_enable", "enable_gradient_checkpointing")
+_PRECISION = "train.precision"
+_ACCELERATE = "accelerate"
+_TRAINER_ARGUMENTS = re.compile(r"TrainingArguments$|^(?:SFT|[A-Z]{1,5}O|Reward|PRM|GKD)Config$")
+"""Classes with the arguments of a Trainer, which may ask for a precision."""
 
 
 def _has_adapter(facts: Sequence[Fact]) -> bool:

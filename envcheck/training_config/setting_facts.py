@@ -53,6 +53,8 @@ def _stated(context: DialectContext, setting: Setting, *, weak: bool) -> Iterato
     """Yield the facts that one setting states by its weak rows, or by the others."""
     decided: set[str] = set()
     for row in context.rows(setting.name):
+        if any(name in context.settings and _is_off(context.settings[name].value) for name in row.off):
+            continue
         if row.key in decided or (reading := _reading(context, row, _value(row, setting))) is None:
             continue
         decided.add(row.key)

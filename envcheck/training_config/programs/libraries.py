@@ -247,9 +247,9 @@ class Follower(PythonConfigurations):
 
     def _special(self, name: str, module: str, first: Value, given: Arguments, node: ast.Call) -> Value:
         """Return the result of a function that makes fields, starts programs, or makes objects."""
-        found: Value = MISSING
-        if self.define_flag(name, given):
-            return None
+        found = self.of_configuration(name, module, given)
+        if found is not MISSING:
+            return found
         if name in ("field", "Field") and module in ("dataclasses", "pydantic", "attr", "attrs", ""):
             found = self._field(given)
         elif name == "add_config_arguments" and isinstance(first, Parser):
@@ -264,8 +264,6 @@ class Follower(PythonConfigurations):
         elif (module, name) == ("HydraConfig", "get"):
             runtime = as_record({"choices": self._choices})
             found = Record({"runtime": runtime}, "namespace", rest="hydra defines it")
-        elif (module, name) == ("Config", "fromfile"):
-            found = self.from_python_file(first)
         elif name in ("instantiate", "call") and isinstance(first, Record):
             found = self._instantiated(first, given, node)
         elif name in ("Fire", "run") and module in ("fire", "typer"):

@@ -52,7 +52,17 @@ class PythonConfigurations(Interpreter):
             return self._flags[name]
         return super().attribute(owner, name, node)
 
-    def define_flag(self, name: str, given: Arguments) -> bool:
+    def of_configuration(self, name: str, module: str, given: Arguments) -> Value:
+        """Return the result of a function that defines a flag or reads a file of Python, or MISSING."""
+        if self._define_flag(name, given):
+            return None
+        if name == "load_source" and module in ("imp", "machinery"):
+            return self._loaded_module(given.get("pathname", 1))
+        if (module, name) == ("Config", "fromfile"):
+            return self._from_python_file(given.get("filename", 0))
+        return MISSING
+
+    def _define_flag(self, name: str, given: Arguments) -> bool:
         """Note a flag of absl; return whether a function of this name defines one."""
         flag, default = given.get("name", 0), given.get("default", _DEFAULT_AT)
         if not isinstance(flag, str) or not (name in _DEFINES or name == "DEFINE_config_file"):
@@ -83,7 +93,7 @@ class PythonConfigurations(Interpreter):
             return Unknown(f"{path} has no get_config")
         return self.call_function(function, Arguments((chosen[2],) if chosen else (), ()))
 
-    def from_python_file(self, path: Value) -> Value:
+    def _from_python_file(self, path: Value) -> Value:
         """Return the variables of a module that mmengine reads as a configuration, or MISSING."""
         if not isinstance(path, str) or not path.endswith(".py"):
             return MISSING
@@ -95,6 +105,11 @@ class PythonConfigurations(Interpreter):
         no_values = (LibraryName, ProjectFunction, ClassValue, ModuleValue)
         items = {name: value for name, value in names.items() if not isinstance(value, no_values)}
         return Record(items, "namespace", rest="other files are its base" if "_base_" in items else "")
+
+    def _loaded_module(self, path: Value) -> Value:
+        """Return the module of a file that `imp.load_source` loads, or MISSING."""
+        module = self.project.read(path) if isinstance(path, str) else None
+        return MISSING if module is None else ModuleValue(module)
 
     def globals_here(self) -> Value:
         """Return the variables of the module that is followed, as `globals()` does."""

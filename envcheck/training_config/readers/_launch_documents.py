@@ -33,6 +33,7 @@ from envcheck.training_config.readers._program_source import (
     follow_program,
     launched_program,
     program_files,
+    unparsed_source,
 )
 from envcheck.training_config.readers._python_calls import program_documents
 from envcheck.training_config.source_lines import SourceLines
@@ -241,7 +242,10 @@ class _LaunchDocuments:
             return [*found, last]  # the subcommand of a program, such as `llamafactory-cli train`: no module
         code = self.read_program(program_name, self.command.folder)
         if code is None:
-            return [*found, last]
+            return [
+                *found,
+                last._replace(source=unparsed_source(program_name, self.command.folder, self.beside)),
+            ]
         given = {setting.name: _option_value(setting.value) for setting in settings}
         more = {
             setting.name: tuple(map(_further_value, setting.more)) for setting in settings if setting.more

@@ -126,6 +126,24 @@ def launched_program(program: str, folder: str, beside: Beside) -> LaunchedProgr
     return None
 
 
+def unparsed_source(program: str, folder: str, beside: Beside) -> ProgramSource | None:
+    """Return the names in a program that cannot be parsed, as newer Python; None if it is not here.
+
+    Nothing follows from a name that is missing: `unresolved` says that some of the code was not read.
+    """
+    for path in program_files(program, folder):
+        text = beside(path)
+        if text is not None and len(text) <= _LARGEST:
+            words = frozenset(_WORD.findall(text))
+            packages = frozenset(match[1] for match in _IMPORT.finditer(text))
+            return ProgramSource(path, words, frozenset({"."}), {}, packages=packages, outside=packages)
+    return None
+
+
+_WORD = re.compile(r"[A-Za-z_]\w*")
+_IMPORT = re.compile(r"^[ \t]*(?:import|from)[ \t]+(\w+)", re.MULTILINE)
+
+
 def follow_program(
     path: str,
     folder: str,

@@ -36,7 +36,7 @@ _TRL = frozenset({
 })  # fmt: skip
 _CALLS = frozenset({
     "get_peft_model", "prepare_model_for_kbit_training", "prepare_model_for_int8_training",
-    "gradient_checkpointing_enable", "Accelerator", "autocast",
+    "gradient_checkpointing_enable", "enable_gradient_checkpointing", "Accelerator", "autocast",
     "BitsAndBytesConfig", "GPTQConfig", "AwqConfig", "HqqConfig", "Trainer", "Seq2SeqTrainer",
     "SFTTrainer", "DPOTrainer", "GRPOTrainer", "KTOTrainer", "ORPOTrainer", "CPOTrainer",
     "RewardTrainer", "PPOTrainer", "RLOOTrainer", "SentenceTransformerTrainer", "FullyShardedDataParallel",
@@ -64,7 +64,14 @@ _NOT_MODELS = (
 _UNSLOTH = ("FastLanguageModel", "FastModel", "FastVisionModel", "FastTextModel", "FastSentenceTransformer")
 _MODEL = "from_pretrained"
 _NO_BASES: Mapping[str, str] = {}
-_FREEZING = re.compile(r"requires_grad|freeze|frozen|no_grad_params|set_trainable")
+_NAMED: Mapping[str, re.Pattern[str]] = {
+    "names_freezing": re.compile(r"requires_grad|freeze|frozen|no_grad_params|set_trainable"),
+    "names_an_adapter": re.compile(r"lora|dora|adapter|peft|ia3|prompt_tun|prefix_tun"),
+    "names_a_precision": re.compile(r"autocast|amp\b|scaler|half|b?float16|bf16|fp16|precision|dtype"),
+    "names_checkpointing": re.compile(r"checkpointing|checkpoint_wrapper|checkpoint_seq|recompute|remat"),
+}
+"""Settings that say whether the code contains names of a kind, which may have an effect that is not read."""
+
 _MODEL_CLASS = re.compile(r"For[A-Z]\w+$|LMHeadModel$")
 _NAMES = (ast.Name, ast.Attribute)
 _LIBRARIES = ("transformers", "trl", "sentence_transformers", "unsloth", "accelerate")
@@ -296,11 +303,11 @@ class _PythonFile:
         if frozen is not None:
             freeze = self._place(frozen)
             settings["freezes_parameters"] = Setting("freezes_parameters", Section(), freeze, freeze)
-        freezes = Setting("names_freezing", self._names_freezing(), place, place)
+        named = (Setting(name, self._names(words), place, place) for name, words in _NAMED.items())
         if any(call.name == _MODEL for call, _ in calls) or self._builds_a_model():
             settings["makes_a_model"] = Setting("makes_a_model", Section(("",)), place, place)
         settings.update(self._of_training())
-        return Document(self.file, "json", (*settings.values(), used, trains, freezes), dialect=DIALECT)
+        return Document(self.file, "json", (*settings.values(), used, trains, *named), dialect=DIALECT)
 
     def _frozen_parameters(self) -> Iterator[ast.expr]:
         """Yield where the file, or a function of it named main or train, sets `requires_grad` to False.
@@ -351,6 +358,8 @@ class _PythonFile:
                 name = "freezes_parameters"
             elif call.name == "backward" and "accelerator" in call.owner.lower():
                 name = "accelerator.backward"
+            elif call.name == "backward" and not call.arguments.positional and not call.arguments.rest:
+                name = "loss.backward"
             if name and not call.conditions:
                 at = self._place(call.node, call.path if call.path != self.path else self.file)
                 yield name, Setting(name, Section(("",)), at, at)
@@ -367,10 +376,10 @@ class _PythonFile:
             for call in self.followed.calls
         )
 
-    def _names_freezing(self) -> bool:
-        """Return whether a name in the file may freeze parameters."""
+    def _names(self, words: re.Pattern[str]) -> bool:
+        """Return whether a name in the code that is reached, else in the file, contains one of the words."""
         found = self._complete.names if self._complete is not None else names(self.nodes)
-        return any(_FREEZING.search(name.lower()) for name in found)
+        return any(words.search(name.lower()) for name in found)
 
     def _starts_a_trainer(self) -> bool:
         """Return whether the file creates an object of a class whose name ends in `Trainer`."""
