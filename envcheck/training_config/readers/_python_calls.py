@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 from envcheck.core.errors import InputError, Place
@@ -22,7 +22,7 @@ from envcheck.training_config.programs.modules import never_read, parse
 from envcheck.training_config.programs.names import is_beside, names
 from envcheck.training_config.programs.values import Record, quoted
 from envcheck.training_config.readers import INSTEAD_OF_PROGRAM
-from envcheck.training_config.readers._python_literals import Literals, plain
+from envcheck.training_config.readers._python_literals import AssignedNames, Literals, plain
 
 DIALECT = "python"
 """The dialect of calls; its settings have names such as `LoraConfig.r`."""
@@ -128,6 +128,48 @@ def program_documents(
     return tuple(each._replace(partial=True, whole=whole and not each.incomplete) for each in documents)
 
 
+class _Contents:
+    """Content of one file that no argument of the program changes, each part found when it is used."""
+
+    def __init__(self, tree: ast.Module) -> None:
+        self.nodes = list(ast.walk(tree))
+
+    @cached_property
+    def assigned(self) -> AssignedNames:
+        return AssignedNames(self.nodes)
+
+    @cached_property
+    def classes(self) -> Mapping[str, str]:
+        return dict(own_classes(self.nodes))
+
+    @cached_property
+    def foreign(self) -> set[str]:
+        return _imported_elsewhere(self.nodes)
+
+    @cached_property
+    def never_used(self) -> set[ast.AST]:
+        return _never_used(self.nodes)
+
+    @cached_property
+    def imported(self) -> set[str]:
+        return _imported(self.nodes)
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        return frozenset(names(self.nodes))
+
+    @cached_property
+    def makes_a_trainer(self) -> bool:
+        called = (node.func for node in self.nodes if isinstance(node, ast.Call))
+        return any(ast.unparse(each).endswith("Trainer") for each in called if isinstance(each, _NAMES))
+
+
+@lru_cache(maxsize=16)
+def _contents(tree: ast.Module) -> _Contents:
+    """Return the content of a file; the launches of one script share their programs."""
+    return _Contents(tree)
+
+
 class _PythonFile:
     """One parsed file, with the names that are assigned literals."""
 
@@ -143,18 +185,19 @@ class _PythonFile:
         self.followed = followed
         self.path = followed.files[0] if followed is not None and followed.files else file
         self.tree, self.file, self.lines = tree, file, lines
-        self.nodes = list(ast.walk(tree))
+        self._contents = _contents(tree)
+        self.nodes = self._contents.nodes
         self._options = options or {}
         self._partial = options is not None
         known = (*_CALLS, *_ADAPTER_CONFIGS)
         inherited = {name: base for name, base in bases.items() if name not in known}
-        self._bases = {**inherited, **dict(own_classes(self.nodes))}
-        self._foreign = _imported_elsewhere(self.nodes)
-        self._unused = _never_used(self.nodes) if self._starts_a_trainer() else set()
+        self._bases = {**inherited, **self._contents.classes}
+        self._foreign = self._contents.foreign
+        self._unused = self._contents.never_used if self._starts_a_trainer() else set()
 
     @cached_property
     def _literals(self) -> Literals:
-        return Literals(self.nodes, self._options)
+        return Literals(self._contents.assigned, self._options)
 
     def documents(self) -> tuple[Document, ...]:
         reached = [*self._followed_calls(), *self._unfollowed_calls()]
@@ -293,7 +336,7 @@ class _PythonFile:
                 several = Unknown(f"several calls of {call.name} differ in it")
                 settings[setting.name] = setting._replace(value=several) if differs else setting
         settings.update(self._of_plain_arguments(standard))
-        modules = _imported(self.nodes)
+        modules = self._contents.imported
         if self._complete is not None:
             modules = {*self._complete.unread}
         place = Place(self.file)
@@ -378,15 +421,14 @@ class _PythonFile:
 
     def _names(self, words: re.Pattern[str]) -> bool:
         """Return whether a name in the code that is reached, else in the file, contains one of the words."""
-        found = self._complete.names if self._complete is not None else names(self.nodes)
+        found = self._complete.names if self._complete is not None else self._contents.names
         return any(words.search(name.lower()) for name in found)
 
     def _starts_a_trainer(self) -> bool:
         """Return whether the file creates an object of a class whose name ends in `Trainer`."""
         if self.followed is not None and any(call.name.endswith("Trainer") for call in self.followed.calls):
             return True
-        called = (node.func for node in self.nodes if isinstance(node, ast.Call))
-        return any(ast.unparse(each).endswith("Trainer") for each in called if isinstance(each, _NAMES))
+        return self._contents.makes_a_trainer
 
     def _keywords(self, call: _Call) -> Iterator[tuple[str, Any, ast.expr]]:
         """Yield the keyword arguments of a call with their values; "" is the name of `**`."""

@@ -31,20 +31,11 @@ class Literals(Expressions):
     `use_lora`, unless the program itself sets the attribute.
     """
 
-    def __init__(self, nodes: Sequence[ast.AST], options: Mapping[str, Any] = _NO_OPTIONS) -> None:
-        """Index the assignments among all nodes of the file."""
+    def __init__(self, names: AssignedNames, options: Mapping[str, Any] = _NO_OPTIONS) -> None:
+        """Evaluate no expression yet."""
         super().__init__()
-        assigned: dict[str, list[ast.expr]] = {}
-        for node in nodes:
-            for name, value in _bindings(node):
-                assigned.setdefault(name, []).append(value)
-        for name, value in _parameters(nodes):
-            assigned.setdefault(name, []).append(value)
-        self._scope = Variables(_AssignedOnce(self, assigned))
-        set_here = {
-            node.attr for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
-        }
-        self._options = {name: value for name, value in options.items() if name not in set_here}
+        self._scope = Variables(_AssignedOnce(self, names.once))
+        self._options = {name: value for name, value in options.items() if name not in names.attributes}
 
     def of(self, node: ast.expr) -> Any:
         """Return the value of a literal expression; for any other, Unknown with a reason that quotes it."""
@@ -80,13 +71,29 @@ class Literals(Expressions):
             scope.names[target.id] = value
 
 
+class AssignedNames:
+    """Names that a file assigns once, with their expressions, and the attributes that it sets."""
+
+    def __init__(self, nodes: Sequence[ast.AST]) -> None:
+        assigned: dict[str, list[ast.expr]] = {}
+        for node in nodes:
+            for name, value in _bindings(node):
+                assigned.setdefault(name, []).append(value)
+        for name, value in _parameters(nodes):
+            assigned.setdefault(name, []).append(value)
+        self.once = {name: values[0] for name, values in assigned.items() if len(values) == 1}
+        self.attributes = {
+            node.attr for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
+        }
+
+
 class _AssignedOnce(dict[str, Value]):
     """Variables that a file assigns exactly once, each evaluated when it is first read."""
 
-    def __init__(self, literals: Literals, assigned: Mapping[str, Sequence[ast.expr]]) -> None:
+    def __init__(self, literals: Literals, expressions: Mapping[str, ast.expr]) -> None:
         super().__init__()
         self._literals = literals
-        self._expressions = {name: values[0] for name, values in assigned.items() if len(values) == 1}
+        self._expressions = expressions
 
     def __contains__(self, name: object) -> bool:
         return name in self._expressions
