@@ -114,7 +114,9 @@ def _knows_less(fact: Fact, part: Interpretation, group: Sequence[Interpretation
     """Return whether the code of the launched program says more about a fact than this part.
 
     Names of arguments only suggest a trainer that the code may not use; transformers' Trainer is the base of
-    others. accelerate's `mixed_precision: no` gives way to the arguments of a Trainer that are not read.
+    others. accelerate's `mixed_precision: no` gives way to the arguments of a Trainer that are not read. Its
+    other values hold beside `bf16 = false`: TrainingArguments only switch a precision on (training_args.py,
+    transformers 4.30 to 5.23).
     """
     if part.dialect is None:
         return False
@@ -125,7 +127,16 @@ def _knows_less(fact: Fact, part: Interpretation, group: Sequence[Interpretation
             if each.dialect is not None and each.dialect.name == _CODE and each.document.whole
             for other in each.facts
         )
-    if fact.key == _PRECISION and fact.value == "fp32" and part.dialect.name == _ACCELERATE:
+    if fact.key != _PRECISION or fact.value != "fp32":
+        return False
+    if _GENERIC in part.dialect.lineage:
+        launchers = (each for each in group if each.dialect and each.dialect.name == _ACCELERATE)
+        return any(
+            other.key == _PRECISION and other.value not in (None, "fp32")
+            for each in launchers
+            for other in each.facts
+        )
+    if part.dialect.name == _ACCELERATE:
         unknown = [each.document.source for each in group if each.dialect and each.dialect.name == _ANY]
         return any(_TRAINER_ARGUMENTS.search(name) for source in unknown if source for name in source.names)
     return False

@@ -16,7 +16,7 @@ from envcheck.training_config.programs.interpreter import (
     FollowedCall,
     KeywordGiven,
 )
-from envcheck.training_config.programs.modules import Project
+from envcheck.training_config.programs.modules import Project, is_inside
 from envcheck.training_config.programs.python_configurations import PythonConfigurations
 from envcheck.training_config.programs.values import (
     MISSING,
@@ -36,7 +36,6 @@ from envcheck.training_config.programs.values import (
 )
 
 _LONGEST_TEXT = 10_000
-_MOST_PARENTS = 2  # leading `..` in the name of a file that a program opens
 _NAMESPACES = frozenset({
     "AttrDict", "Box", "ConfigDict", "DotDict", "EasyDict", "Munch", "Namespace", "SimpleNamespace",
     "addict", "create", "edict", "munchify",
@@ -284,7 +283,7 @@ class Follower(PythonConfigurations):
     def _loaded(self, source: Value) -> Value:
         """Return the content of a YAML or JSON file."""
         path = source.path if isinstance(source, File) else source if isinstance(source, str) else None
-        if path is None or path.lstrip().startswith(("{", "[")) or not _is_inside(path):
+        if path is None or path.lstrip().startswith(("{", "[")) or not is_inside(path):
             return MISSING
         content = self.read_configuration(path)
         if content is None:
@@ -655,12 +654,6 @@ def _declare(parser: Parser, given: Arguments) -> None:
 def _converted_option(default: str, kind: LibraryName) -> Value:
     name = kind.name.removeprefix("builtins.")
     return _converted(name, default) if name in ("int", "float") else MISSING
-
-
-def _is_inside(path: str) -> bool:
-    """Return whether a path stays near the program: it is relative and leaves at most two folders."""
-    normal = posixpath.normpath(path)
-    return not posixpath.isabs(normal) and normal.split("/").count("..") <= _MOST_PARENTS
 
 
 def _deep_namespace(record: Record) -> Record:

@@ -14,6 +14,7 @@ from envcheck.training_config.programs.values import Variables
 MOST_FILES = 60
 LARGEST = 1 << 18  # characters of one file
 MOST_TEXT = 3 << 17  # characters of all files
+_MOST_PARENTS = 2  # leading `..` in the name of a file that a program opens
 LIBRARIES = frozenset({
     "accelerate", "axolotl", "datasets", "deepspeed", "diffusers", "liger_kernel", "llamafactory",
     "llmtuner", "nemo_rl", "openrlhf", "peft", "swift", "torch", "torchtune", "transformers", "trl",
@@ -55,6 +56,12 @@ class Module:
                 elif not isinstance(node, ast.Expr | ast.Assign | ast.Import | ast.ImportFrom):
                     waiting += [each for each in ast.iter_child_nodes(node) if isinstance(each, ast.stmt)]
         return self._functions
+
+
+def is_inside(path: str) -> bool:
+    """Return whether a path stays near the program: it is relative and leaves at most two folders."""
+    normal = posixpath.normpath(path)
+    return not posixpath.isabs(normal) and normal.split("/").count("..") <= _MOST_PARENTS
 
 
 def never_read(nodes: Sequence[ast.AST]) -> Iterator[ast.Call]:

@@ -14,7 +14,7 @@ from envcheck.training_config.programs.interpreter import (
     Interpreter,
     ModuleValue,
 )
-from envcheck.training_config.programs.modules import Project
+from envcheck.training_config.programs.modules import Module, Project, is_inside
 from envcheck.training_config.programs.values import (
     MISSING,
     ClassValue,
@@ -79,12 +79,16 @@ class PythonConfigurations(Interpreter):
         self._flags[flag] = value
         return True
 
+    def _module_of(self, path: str) -> Module | None:
+        """Return the module of a file that the program opens; None if it is not near the program."""
+        return self.project.read(path) if is_inside(path) else None
+
     def _from_function(self, path: Value) -> Value:
         """Return what `get_config` of a file returns; the path `file.py:NAME` gives it an argument."""
         if not isinstance(path, str):
             return Unknown("its configuration is not known")
         chosen = _ENDS_IN_COLON.fullmatch(path)
-        module = self.project.read(chosen[1] if chosen else path)
+        module = self._module_of(chosen[1] if chosen else path)
         if module is None:
             return Unknown(f"{path} is not here")
         self.run_module(module)
@@ -97,7 +101,7 @@ class PythonConfigurations(Interpreter):
         """Return the variables of a module that mmengine reads as a configuration, or MISSING."""
         if not isinstance(path, str) or not path.endswith(".py"):
             return MISSING
-        module = self.project.read(path)
+        module = self._module_of(path)
         if module is None:
             return Unknown(f"{path} is not here")
         self.run_module(module)
@@ -108,7 +112,7 @@ class PythonConfigurations(Interpreter):
 
     def _loaded_module(self, path: Value) -> Value:
         """Return the module of a file that `imp.load_source` loads, or MISSING."""
-        module = self.project.read(path) if isinstance(path, str) else None
+        module = self._module_of(path) if isinstance(path, str) else None
         return MISSING if module is None else ModuleValue(module)
 
     def globals_here(self) -> Value:

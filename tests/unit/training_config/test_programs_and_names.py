@@ -271,3 +271,15 @@ def test_a_switch_of_a_section_turns_its_quantisation_off(tmp_path: Path) -> Non
         "bnb_cfgs:\n  use_bnb: false\n  load_in_4bit: true\n  bnb_4bit_quant_type: nf4\n"
     )
     assert facts_of(tmp_path, "c.yaml", {"c.yaml": text})["quantization"] == "none"
+
+
+@pytest.mark.parametrize(("argument", "precision"), [("--bf16 False", "bf16"), ("--fp16 True", "fp16")])
+def test_a_precision_that_is_off_does_not_undo_that_of_the_launcher(
+    tmp_path: Path, argument: str, precision: str
+) -> None:
+    arguments = "--per_device_train_batch_size 1 --learning_rate 1e-5 --save_steps 5 --num_train_epochs 1"
+    files = {
+        "acc.yaml": WITHOUT_MIXED_PRECISION.replace("'no'", "bf16"),
+        "run.sh": f"accelerate launch --config_file acc.yaml train.py {arguments} {argument}\n",
+    }
+    assert facts_of(tmp_path, "run.sh", files)["precision"] == precision

@@ -231,3 +231,11 @@ def test_the_newer_command_line_of_llamafactory_trains(tmp_path: Path) -> None:
     files = {"run.sh": "USE_V1=1 llamafactory-cli sft v.yaml\n", "v.yaml": config}
     found = facts_of(tmp_path, "run.sh", files)
     assert (found["trainer"], found["adapter"]) == ("llamafactory", "lora")
+
+
+def test_a_configuration_outside_the_project_is_not_opened(tmp_path: Path) -> None:
+    (tmp_path / "outside.py").write_text("model = 'gpt2'\nrank = 4\nbf16 = True\nuse_lora = True\n")
+    program = OF_MMENGINE.replace("conf/a.py", str(tmp_path / "outside.py"))
+    folder = tmp_path / "project"
+    folder.mkdir()
+    assert "adapter" not in facts_of(folder, "train.py", {"train.py": program})
