@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import reduce
+from functools import lru_cache, reduce
 from typing import NamedTuple
 
 from envcheck.core.facts import Unknown
@@ -1085,6 +1085,7 @@ def _is_run_through(items: Value, body: Sequence[ast.stmt]) -> bool:
     )
 
 
+@lru_cache(maxsize=1024)
 def _is_generator(node: ast.AST) -> bool:
     body = getattr(node, "body", [])
     waiting: list[ast.AST] = list(body) if isinstance(body, list) else [body]
