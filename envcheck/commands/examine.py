@@ -356,6 +356,8 @@ def _needs_plan(findings: Sequence[Finding]) -> bool:
     It cannot if there is one error, with one fix that changes one thing.
     """
     errors = [each for each in findings if each.decided and each.rule.severity is Severity.ERROR]
+    if any(fix.conflict for each in errors for fix in each.fixes):
+        return True
     if len(errors) > 1:
         return any(each.rule.fixes or each.rule.group == "target" for each in errors)
     return any(
@@ -478,6 +480,8 @@ def add_fixes(
     all_rules = (*matrix.rules, *target_rules(target))
     errors = {rule.id: (rule, keys_in(rule)) for rule in all_rules if rule.severity is Severity.ERROR}
 
+    asked = cache(lambda: tuple(installed_requirements(inventory)))
+
     @cache
     def judged_by_errors(changes: tuple[tuple[str, Value], ...]) -> tuple[Inventory, Judgement]:
         changed = derive.derive(apply_changes(read, changes, matrix), matrix)
@@ -498,6 +502,10 @@ def add_fixes(
             return after._replace(findings=(*after.findings, *own.findings))
 
         found = with_passing_fixes(finding, judgement, inventory, attempt)
+        if any(is_package_version_key(key) for fix in found.fixes for key, _ in fix.tried):
+            from envcheck.commands.excluded_fixes import without_excluded  # most reports have no such fix
+
+            found = without_excluded(found, judgement, inventory, matrix, attempt, asked())
         return found if len(found.fixes) <= 1 else _smallest_fix_first(found, inventory)
 
     findings = tuple(

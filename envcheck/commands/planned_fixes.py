@@ -27,7 +27,7 @@ def _with_fix(finding: Finding, plan: Plan) -> Finding:
         return finding
     planned = _as_fix(moves)
     same = [fix for fix in finding.fixes if dict(fix.tried) == dict(planned.tried)]
-    others = [fix for fix in finding.fixes if fix not in same]
+    others = [fix for fix in finding.fixes if fix not in same and not fix.conflict]
     return finding._replace(fixes=(*(same[:1] or [planned]), *others))
 
 

@@ -85,12 +85,14 @@ class Fix(NamedTuple):
     """A fix of a broken rule: the facts to set (`pkg.deepspeed` to `>=0.19.3`), and what it costs.
 
     The lower bound of a version is a real release: it is the one that is tried before the fix is shown, and
-    the one that suggested commands install. `tried` holds the values that the judge has passed.
+    the one that suggested commands install. `tried` holds the values that the judge has passed. `conflict`
+    says which installed package excludes one of them in its metadata, and has to change too.
     """
 
     set: tuple[tuple[str, str | int | bool], ...]
     cost: str = ""
     tried: tuple[tuple[str, Value], ...] = ()
+    conflict: str = ""
 
 
 class NoFix(NamedTuple):

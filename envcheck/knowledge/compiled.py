@@ -155,7 +155,7 @@ def _thaw_rule(frozen: Sequence[Any], clause: Callable[[int], Clause]) -> Rule:
         title,
         tuple([tuple(map(clause, table)) for table in when]),
         tuple(map(clause, require)),
-        tuple([Fix(tuple(map(tuple, changes)), cost) for changes, cost, _ in fixes]),
+        tuple([Fix(tuple(map(tuple, changes)), cost) for changes, cost, *_ in fixes]),
         tuple(map(Source._make, sources)),
         why,
         group,

@@ -123,7 +123,8 @@ def _fix(label: str, fix: Fix, finding: Finding, report: Report) -> Iterator[Det
     """Yield a fix with its cost, followed by its commands."""
     lang, rule = report.language, finding.rule
     cost = lang.cost(rule.id, [each.cost for each in rule.fixes], fix.cost)
-    cost = f" ({cost})" if cost else ""
+    stated = [each for each in (cost, lang.translate(fix.conflict)) if each]
+    cost = f" ({lang.say('; ').join(stated)})" if stated else ""
     yield Detail(label, f"{fix_text(fix, lang.say(' and '))}{cost}", "fix")
     if settings := [found for key, _ in fix.set if (found := _setting(key, report))]:
         yield Detail("", lang.say("; ").join(dict.fromkeys(settings)), "fix")

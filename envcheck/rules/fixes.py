@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from envcheck.core import versions
-from envcheck.core.facts import Inventory, Tri, Value, package_key
+from envcheck.core.facts import Inventory, Tri, Value, is_package_version_key, package_key
 from envcheck.core.findings import Finding, Judgement
 from envcheck.core.rules import Fix, Requirement, Severity
 from envcheck.rules.derive import FOLLOWS_FROM
@@ -41,7 +41,10 @@ def _passing(
     passed: list[Fix] = []
     for fix in fixes:
         bound = bind_fix(fix, inventory, device_of(finding))
-        if bound is None or any(bound.set == other.set for other in passed):
+        if bound is None:
+            continue
+        bound = _without_met_bounds(bound, inventory)
+        if any(bound.set == other.set for other in passed):
             continue
         changes = tuple((key, trial_value(value)) for key, value in bound.set)
         after = judge_changes(changes)
@@ -49,6 +52,20 @@ def _passing(
         if not still and errors(after) <= before and not _leaves_error(after, dict(changes)):
             passed.append(bound._replace(tried=changes))
     return tuple(passed)
+
+
+def _without_met_bounds(fix: Fix, inventory: Inventory) -> Fix:
+    """Return the fix without the packages whose installed release meets its bound: they need not change."""
+    needed = tuple(
+        (key, value)
+        for key, value in fix.set
+        if not (
+            is_package_version_key(key)
+            and (installed := inventory.known(key)) is not None
+            and versions.satisfies(str(installed), str(value), unknown=Tri.NO) is Tri.YES
+        )
+    )
+    return fix._replace(set=needed) if needed else fix
 
 
 def _leaves_error(after: Judgement, changed: Mapping[str, Value]) -> bool:

@@ -161,7 +161,7 @@ def _finding(finding: Finding, report: Report) -> dict[str, Any]:
             {
                 "text": fix_text(fix),
                 "set": dict(fix.set),
-                "cost": fix.cost,
+                "cost": "; ".join(each for each in (fix.cost, fix.conflict) if each),
                 "commands": list(fix_commands(fix, report)),
             }
             for fix in finding.fixes
