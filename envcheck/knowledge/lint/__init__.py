@@ -15,7 +15,17 @@ from collections.abc import Mapping, Sequence
 
 from envcheck.core.facts import Vocabulary
 from envcheck.core.rules import Atlas
-from envcheck.knowledge.lint import atlas, cases, fixes, load_errors, measurements, proofs, rows, rules
+from envcheck.knowledge.lint import (
+    atlas,
+    cases,
+    dialects,
+    fixes,
+    load_errors,
+    measurements,
+    proofs,
+    rows,
+    rules,
+)
 from envcheck.knowledge.lint.measurements import newer_releases
 from envcheck.knowledge.lint.problems import LintProblem, render_problems
 from envcheck.knowledge.lint.subject import LintSubject
@@ -33,6 +43,7 @@ _CHECKS = (
     *measurements.CHECKS,
     *proofs.CHECKS,
     *atlas.CHECKS,
+    *dialects.CHECKS,
 )
 
 

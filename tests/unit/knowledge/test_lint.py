@@ -80,8 +80,10 @@ def linted(
     tables: str = RELEASES,
     head: str = HEAD,
     newer: dict[str, list[str]] | None = None,
+    dialect: str = "",
 ) -> list[LintProblem]:
     texts = {
+        "dialects/trainer.toml": dialect,
         "rules/peft.toml": rules,
         "cases/peft.toml": cases,
         "tables/releases.toml": tables,
@@ -112,6 +114,19 @@ def test_the_shipped_matrix_is_clean() -> None:
     updated = tomllib.loads(texts["matrix.toml"])["updated"]
     problems = lint.lint(texts, examine.vocabulary(probes.every_probe()), updated)
     assert not errors(problems), lint.render_problems(errors(problems))
+
+
+@pytest.mark.parametrize("key", ["train.runs_trainer", "train.atention"])
+def test_a_setting_states_a_fact_of_the_training(key: str) -> None:
+    dialect = f'title = "x"\n\n[[setting]]\nnames = ["attention"]\nkey = "{key}"\n'
+    problem = only(linted(dialect=dialect))
+    assert (problem.kind, problem.file, problem.line, problem.id) == (
+        "dialect",
+        "dialects/trainer.toml",
+        5,
+        "attention",
+    )
+    assert linted(dialect=dialect.replace(key, "train.attention")) == []
 
 
 def test_an_empty_matrix_is_clean() -> None:
