@@ -20,6 +20,7 @@ _NAMES = frozenset(
         "TRANSFORMERS_OFFLINE",
         "HF_HUB_OFFLINE",
         "VLLM_USE_V1",  # chooses the older of vLLM's engines
+        "VLLM_ENABLE_V1_MULTIPROCESSING",  # off, the newer engine runs in the same process
         "XFORMERS_IGNORE_FLASH_VERSION_CHECK",
         "USE_HUB_KERNELS",  # transformers fetches kernels from the hub unless it is off
         "_CHECK_PEFT",  # diffusers compares PEFT's version unless it is off
