@@ -175,7 +175,9 @@ def explain_chunks(
 
 def _failed_in(diagnosis: Diagnosis, tables: Mapping[str, Any]) -> str:
     """Return the package whose line failed, empty if it is torch, through which every training goes."""
-    if diagnosis.cause is None:
+    if diagnosis.cause is None or any(
+        missing_names.is_of_lazy_import(raised.message) for raised in diagnosis.cause.event.exceptions[-1:]
+    ):
         return ""
     distributions = {row["module"]: row["package"] for row in tables.get("import_name", ())}
     package = missing_names.package_of(diagnosis.cause.place, distributions)

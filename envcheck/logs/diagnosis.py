@@ -45,7 +45,7 @@ _RAISED_BY_STATEMENTS = frozenset(
 )
 """Errors that Python itself raises in a line of the user; a RuntimeError comes from a compiled library."""
 
-_OF_SOME_CLASS = re.compile(r"'(?!NoneType)[A-Z]\w+' object has no attribute '")
+_OF_SOME_CLASS = re.compile(r"(?:type object )?'(?!NoneType)[A-Z]\w+'(?: object)? has no attribute '")
 """Message about an object of a class that is not one of Python's own."""
 
 _WRONG_CALLS = ("unexpected keyword argument", "module '", "positional argument")
@@ -334,7 +334,7 @@ _OF_PYTHON = re.compile(r"(?:^|/)python3\.\d+/(\w+)(?:\.py$|/)")
 _CHECKED_OUT = (
     *("transformers", "peft", "accelerate", "trl", "datasets", "axolotl", "verl", "openrlhf", "llamafactory"),
     *("swift", "deepspeed", "vllm", "bitsandbytes", "unsloth", "unsloth_zoo", "liger_kernel", "sglang"),
-    *("llmtuner", "torchtune", "xtuner", "lmflow", "fastchat", "litgpt", "megatron"),
+    *("llmtuner", "torchtune", "xtuner", "lmflow", "fastchat", "litgpt", "megatron", "nemo", "lm_eval"),
 )
 """Libraries that are often run from a checkout, which counts as the library."""
 
@@ -346,7 +346,9 @@ def checked_out(file: str) -> str:
     """Return the library in whose checkout a file is: below `src`, `python`, or a folder of its name."""
     for found in _IN_CHECKOUT.finditer(file):
         folder = "".join(filter(str.isalnum, _OF_BRANCH.sub("", found[1]).lower()))
-        named = {folder, folder.removeprefix("ms"), folder.removesuffix("lm")}  # ms-swift, Megatron-LM
+        # ms-swift, Megatron-LM, lm-evaluation-harness
+        named = {folder, folder.removeprefix("ms"), folder.removesuffix("lm")}
+        named.add(folder.removesuffix("uationharness"))
         if found[1] in ("src", "python") or found[2].replace("_", "") in named:
             return found[2]
     return ""

@@ -55,7 +55,8 @@ class Event(NamedTuple):
     """Something that a log reports: chained exceptions, the end of a process, or a passage around a word.
 
     A failure that one line states is `ended` or `stated`, and `form` is what the form of that line shows.
-    `cut_at` is the last frame of a traceback whose exception is not in the log.
+    `cut_at` is the last frame of a traceback whose exception is not in the log. `general` is what failures of
+    its class usually mean.
 
     `numbers` are the line numbers of its text, from 1. `exceptions` are in the order in which they were
     raised; an end and a passage have none. `code` is the exit code of an end, negative for a signal; `root`
@@ -74,6 +75,7 @@ class Event(NamedTuple):
     again: int = 0
     form: FailureForm | None = None
     cut_at: Frame | None = None
+    general: FailureForm | None = None
 
     @property
     def first(self) -> int:

@@ -278,7 +278,9 @@ class LineReader:
         if event is None:
             return
         if event.exceptions and (event.form is None or not event.form.means):
-            meaning = self.patterns.statements.meaning(event.exceptions[0])
+            meaning = self.patterns.statements.meaning(event.exceptions[0], event.text)
             if meaning is not None:
                 event = event._replace(form=meaning._replace(aside=bool(event.form and event.form.aside)))
+        if event.exceptions:
+            event = event._replace(general=self.patterns.statements.general_meaning(event.exceptions[0]))
         self.store.add(event)

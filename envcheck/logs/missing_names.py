@@ -79,7 +79,9 @@ def missing_name(event: Event, tables: Mapping[str, Sequence[Mapping[str, Any]]]
     """Return the name that the exceptions of an event report as missing, or None."""
     distributions = {row["module"]: row["package"] for row in tables.get("import_name", ())}
     for raised in event.exceptions:
-        asks = package_of(raised.place, distributions) or _of_lazy_import(raised.message, distributions)
+        asks = package_of(raised.place, distributions)
+        if lazily := _of_lazy_import(raised.message, distributions):
+            asks = lazily if asks in ("", lazily) else ""  # the frame is of the code that imports it
         for kind, pattern in (
             ("name", _NAME_OF_MODULE),
             ("name", _ATTRIBUTE),
@@ -89,7 +91,7 @@ def missing_name(event: Event, tables: Mapping[str, Sequence[Mapping[str, Any]]]
             if found := pattern.search(raised.message):
                 if kind == "argument" and raised.place and raised.place.file.endswith(_DISPATCHERS):
                     asks = ""  # it only hands on what another function passed
-                own = not asks and own_code(raised.place)
+                own = not asks and not lazily and own_code(raised.place)
                 missing = _missing(kind, found, asks, distributions)
                 return missing._replace(own=own, attribute=pattern is _ATTRIBUTE)
     return None
@@ -134,6 +136,11 @@ def packages_named(text: str, distributions: Mapping[str, str]) -> frozenset[str
     """Return the distributions of whose installed files a text has paths, in whatever form."""
     roots = {*re.findall(r"(?:site|dist)-packages[/\\](\w+)", text)}
     return frozenset(distributions.get(root) or normalised(root) for root in roots)
+
+
+def is_of_lazy_import(message: str) -> bool:
+    """Return whether a message quotes the error of a lazy import, whose own line is not at fault."""
+    return _LAZY_IMPORT.search(message) is not None
 
 
 def _of_lazy_import(message: str, distributions: Mapping[str, str]) -> str:

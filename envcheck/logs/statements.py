@@ -37,6 +37,11 @@ _QUOTES = re.compile(rf"(?:.{{0,60}}raised:\s*)?({_NAME}): (.*)", re.DOTALL)
 _CONDITION = re.compile(r"(?:[Ii]f|[Ww]hen|[Rr]aised|Occurs)\b|$")
 """How the description of an exception in a docstring begins."""
 
+_FRAME = re.compile(
+    r'(?m)^(?:.{0,200}?\bFile "?([^"\n,]{1,1000}?)(?:", line \d+|:\d+, in )|(<\w+>|/\S{1,1000}) in \S)'
+)
+"""A frame of a traceback, as Python and as a notebook print it."""
+
 _MAX_MESSAGE = 2000
 _LONGEST_LINE = 3000
 
@@ -66,7 +71,7 @@ class StatementPatterns:
     """Forms of the tables, compiled."""
 
     def __init__(self, tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
-        """Read the tables `failure_line`, `failure_message`, `exception_meaning` and `ending`."""
+        """Read the tables of failures: lines, messages, meanings of exceptions, and ends of processes."""
         lines = tables.get("failure_line", ())
         self._forms = [(re.compile(row["pattern"]), _form(row)) for row in lines]
         plain = [re.sub(r"\(\?P<\w+>", "(?:", row["pattern"]) for row in lines]
@@ -78,9 +83,14 @@ class StatementPatterns:
                 row.get("exception", ""),
                 re.compile(row["pattern"]),
                 re.compile(row.get("source", "")),
+                re.compile(row.get("file", "")),
                 _form(row),
             )
             for row in tables.get("exception_meaning", ())
+        ]
+        self._general = [
+            (row.get("exception", ""), re.compile(row["pattern"]), _form(row))
+            for row in tables.get("general_meaning", ())
         ]
         self._model_types = {
             row["model_type"]: row["transformers"] for row in tables.get("model", ()) if not row.get("before")
@@ -99,18 +109,29 @@ class StatementPatterns:
         """Return the meaning of an exit code, which is negative for a signal."""
         return self._of_code(code)[1]
 
-    def meaning(self, raised: Raised) -> FailureForm | None:
+    def meaning(self, raised: Raised, text: str = "") -> FailureForm | None:
         """Return what the message of an exception means, whoever raises it; None if it is not known.
 
+        Some meanings hold only for exceptions that went through certain files, which `text` shows.
         If the message quotes another exception, that one counts.
         """
         inner = without_wrapper(raised.message)
         quoted = _QUOTES.match(inner)
         for name, message in ((raised.name, inner), *([quoted.groups()] if quoted else ())):
-            for exception, pattern, source, form in self._meanings:
-                if name.endswith(exception) and pattern.match(message) and source.search(raised.source):
+            for exception, pattern, source, file, form in self._meanings:
+                if not (name.endswith(exception) and pattern.match(message) and source.search(raised.source)):
+                    continue
+                if not file.pattern or any(map(file.search, (_file_of(raised), *_files_in(text)))):
                     return form
         return self._unknown_model_type(raised)
+
+    def general_meaning(self, raised: Raised) -> FailureForm | None:
+        """Return what failures of this class usually mean, the likeliest cause first; None without a row."""
+        message = without_wrapper(raised.message)
+        for exception, pattern, form in self._general:
+            if raised.name.endswith(exception) and pattern.match(message):
+                return form
+        return None
 
     def _unknown_model_type(self, raised: Raised) -> FailureForm | None:
         """Return what it means that a mapping of transformers lacks a type of model."""
@@ -175,6 +196,16 @@ class StatementPatterns:
         return None
 
 
+def _file_of(raised: Raised) -> str:
+    """Return the file of the innermost frame, with slashes; empty if it is not known."""
+    return raised.place.file.replace("\\", "/") if raised.place else ""
+
+
+def _files_in(text: str) -> list[str]:
+    """Return the files of the frames that a text shows, with slashes."""
+    return [(file or cell).replace("\\", "/") for file, cell in _FRAME.findall(text)]
+
+
 def _quoted(text: str, mentioned: re.Match[str]) -> str:
     """Return the message of an exception in a sentence; if it stands between backticks, up to the second."""
     message = mentioned[2]
@@ -200,5 +231,8 @@ def _exception_in(text: str) -> Raised | None:
 
 def _form(row: Mapping[str, Any]) -> FailureForm:
     return FailureForm(
-        row.get("kind", "unknown"), row.get("means", ""), row.get("advice", ""), aside=row.get("aside", False)
+        row.get("kind", "unknown"),
+        row.get("means", ""),
+        row.get("advice", ""),
+        aside=row.get("aside", False),
     )

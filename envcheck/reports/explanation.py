@@ -225,15 +225,32 @@ def _cause(cause: Cause, explanation: Explanation, *, in_full: bool) -> Iterator
     yield from _missing_lines(explanation)
     means = cause.event.form is not None and cause.event.form.means and not in_full
     if explanation.library is not None and not (means and explanation.library.raises):
-        yield from library_lines(explanation.library, explanation.report.inventory)
+        message = cause.event.exceptions[0].message if cause.event.exceptions else ""
+        yield from library_lines(explanation.library, explanation.report.inventory, message)
     for found in explanation.probable[:_FEW]:
         yield f"  probable cause  {_title_of(found.rule, explanation)} [{found.rule.id}]"
         yield from _fixes(found.rule, EnvironmentMatch("yes", (), found.fixes, found), explanation)
     if cause.match is None:
         yield from known
-    answered = explanation.missing or explanation.library or (cause.event.form and cause.event.form.means)
-    if cause.match is None and explanation.diagnosis.partial and not answered:
+    if cause.match is None:
+        yield from _resembling_or_general(cause, explanation)
+
+
+def _resembling_or_general(cause: Cause, explanation: Explanation) -> Iterator[str]:
+    """Yield which known failures resemble a cause, and what its class usually means, if no more is known."""
+    if explanation.missing or explanation.library or (cause.event.form and cause.event.form.means):
+        return
+    if explanation.diagnosis.partial:
         yield from _resembling(explanation)
+    if not (explanation.probable or explanation.replaced):
+        yield from _general_lines(cause)
+
+
+def _general_lines(cause: Cause) -> Iterator[str]:
+    """Yield what failures of this class usually mean, called general because nothing more is known."""
+    if cause.event.general is not None:
+        yield f"    general {cause.event.general.means}"
+        yield f"    advice  {cause.event.general.advice}"
 
 
 def _replaced_lines(replaced: Sequence[Membership]) -> Iterator[str]:
@@ -274,6 +291,10 @@ def _refused_lines(explanation: Explanation) -> Iterator[str]:
         yield f"    and {more} more"
 
 
+_OF_INSTALLERS = frozenset({"version", "unknown", "open"})
+"""Kinds of failures in whose text sentences such as `a requires b` name requirements that may clash."""
+
+
 def _form(cause: Cause, explanation: Explanation) -> Iterator[str]:
     """Yield the meaning of the line's form, or of the signal that ended a process, and the advice for it.
 
@@ -284,8 +305,9 @@ def _form(cause: Cause, explanation: Explanation) -> Iterator[str]:
         return
     if form.means:
         yield f"    means   {form.means}"
-    for requirement in clashing_requirements(cause.event.text)[:_LISTED]:
-        yield f"    clash   {requirement}"
+    if form.kind in _OF_INSTALLERS:
+        for requirement in clashing_requirements(cause.event.text)[:_LISTED]:
+            yield f"    clash   {requirement}"
     if form.advice and not explanation.refused:
         yield f"    advice  {form.advice}"
 
@@ -305,7 +327,7 @@ def _missing_lines(explanation: Explanation) -> Iterator[str]:
         yield f"    rule    {_title_of(rule, explanation)} [{rule.id}]"
     missing = answer.missing
     means = cause.event.form and cause.event.form.means
-    known = (answer.ranges and not answer.has_it) or means
+    known = (answer.ranges and not answer.has_it and not _of_itself(missing)) or means
     if missing.installed and missing.kind != "argument" and not (missing.half or known):
         yield f"    advice  {_advice_on_module(answer)}"
 
@@ -314,7 +336,7 @@ def _advice_on_module(answer: MissingAnswer) -> str:
     """Return what to do about a part of a package that no known release is known to have."""
     missing = answer.missing
     root = missing.module.partition(".")[0]
-    if answer.has_it:
+    if answer.has_it or _of_itself(missing):
         return (
             "restart the notebook's kernel or the process after an upgrade; if that does not help, two "
             f"releases lie in each other's folder: uninstall {missing.lacks} until pip finds none, and "
@@ -337,6 +359,11 @@ def _advice_on_module(answer: MissingAnswer) -> str:
         f"{package} in the release that the code was written for, mostly the newest "
         "(pip install --upgrade)"
     )
+
+
+def _of_itself(missing: MissingName) -> bool:
+    """Return whether a package asks itself for a name, so that files of two of its releases are in use."""
+    return bool(missing.asks) and missing.asks == missing.lacks and missing.kind == "name"
 
 
 def _missing_sentence(answer: MissingAnswer, explanation: Explanation) -> str:
@@ -756,6 +783,7 @@ def _cause_tree(cause: Cause) -> dict[str, Any]:
         "clash": list(clashing_requirements(event.text)) if event.form else [],
         "means": (event.form.means if event.form else "") or None,
         "advice": (event.form.advice if event.form else "") or None,
+        "general": f"{event.general.means}. {event.general.advice}" if event.general else None,
         "place": frame_text(cause.place) if cause.place else None,
         "root": event.root,
         "case": cause.match.signature.case if cause.match else None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -44,13 +45,23 @@ def of_some_releases(places: Sequence[SetAttribute]) -> bool:
     return all(place.own and place.since and not place.condition for place in places)
 
 
-def library_lines(library: LibraryAnswer, inventory: Inventory) -> Iterator[str]:
-    """Yield where a library raises the message and under which condition, or which releases have what."""
+_INSTRUCTS = re.compile(
+    r"(?i)\bplease\b|\bmake sure\b|\btry\b|\bconsider\b|\b(?:should|must|need to|has to|have to|can)\b"
+    r"|(?:^|[.:;,!] )(?:set|use|install|upgrade|update|pass|check|ensure|run|add|remove|specify|provide)\b"
+)
+"""Words of a message that says itself what to do, or what it expects."""
+
+
+def library_lines(library: LibraryAnswer, inventory: Inventory, message: str = "") -> Iterator[str]:
+    """Yield where a library raises the message and under which condition, or which releases have what.
+
+    A message that says what to do outweighs what its condition suggests.
+    """
     for found in library.raises[:_FEW]:
         row = found.row
         place = f"{row.file} in {row.function}" if row.function else row.file
         yield f"    library {row.package} {found.releases} raises it: {place}"
-        yield from _condition_lines(row)
+        yield from _condition_lines(row, instructs=_INSTRUCTS.search(message) is not None)
         if found.gone:
             yield "            (later releases do not raise this text, which alone does not make them a fix)"
     for has in library.members[:_LISTED]:
@@ -82,7 +93,7 @@ def _advice_on_members(members: Sequence[Membership]) -> str:
     )
 
 
-def _condition_lines(row: RaisedRow) -> Iterator[str]:
+def _condition_lines(row: RaisedRow, *, instructs: bool) -> Iterator[str]:
     """Yield when a library raises a message, in words, and what to change so that it does not."""
     if not row.condition:
         return
@@ -91,7 +102,7 @@ def _condition_lines(row: RaisedRow) -> Iterator[str]:
     settings = code_conditions.settings(row.condition, row.function)
     if package:
         yield f"    advice  install {package}, in a release that {row.package} accepts"
-    elif settings:
+    elif settings and not instructs:
         change = "one of them" if settings[1:] else "it"
         yield f"    advice  this depends on {', '.join(settings)}: change {change}"
 

@@ -757,6 +757,76 @@ def test_a_failure_of_one_line_is_never_exit_code_0(line: str, tmp_path: Path) -
     assert line in ran.out
 
 
+def test_a_message_that_says_what_to_do_outweighs_its_condition(tmp_path: Path) -> None:
+    said = "ValueError: GRPO with vLLM is not compatible with device_map. Please set NPROC_PER_NODE equal to num_processes."
+    (tmp_path / "log").write_text(f"{said}\n")
+    out = envcheck("explain", "log", cwd=tmp_path).out
+    assert "self.use_vllm" in out
+    assert "this depends on" not in out
+
+
+def test_the_line_of_a_lazy_import_is_not_blamed_for_the_name(tmp_path: Path) -> None:
+    (tmp_path / "log").write_text(
+        "Traceback (most recent call last):\n"
+        f'  File "{SITE}/peft/tuners/lora/gptq.py", line 19, in <module>\n    from peft.layer import LoraLayer\n'
+        "RuntimeError: Failed to import transformers.modeling_utils because of the following error (look up to see "
+        "its traceback):\ncannot import name 'DiagnosticOptions' from 'torch.onnx._internal.exporter' (/e/torch/x.py)\n"
+    )
+    out = envcheck("explain", "log", cwd=tmp_path).out
+    assert "this release of torch does not have DiagnosticOptions" in out
+    assert "peft asks" not in out
+    assert "failed is in peft" not in out
+
+
+def test_a_package_that_lacks_its_own_name_is_two_releases_in_one(tmp_path: Path) -> None:
+    (tmp_path / "log").write_text(
+        "Traceback (most recent call last):\n"
+        f'  File "{SITE}/transformers/trainer.py", line 9, in <module>\n    from .utils import check_peft_version\n'
+        f"ImportError: cannot import name 'check_peft_version' from 'transformers.utils' ({SITE}/transformers/utils/__init__.py)\n"
+    )
+    assert "uninstall transformers until pip finds none" in envcheck("explain", "log", cwd=tmp_path).out
+
+
+def test_a_class_that_lacks_an_attribute_is_not_blamed_on_the_users_line(tmp_path: Path) -> None:
+    (tmp_path / "log").write_text(
+        "Traceback (most recent call last):\n"
+        '  File "/work/pretrain.py", line 49, in main\n    cfg = MegatronGPTSFTModel.merge_cfg_with(path, cfg)\n'
+        "AttributeError: type object 'MegatronGPTSFTModel' has no attribute 'merge_cfg_with'\n"
+    )
+    ran = envcheck("explain", "log", cwd=tmp_path)
+    assert ran.code == 3
+    assert "general the object has no such attribute in this release" in ran.out
+    assert explained("log", cwd=tmp_path)[1]["cause"]["general"].startswith("the object has no such")
+
+
+def test_a_peft_setting_of_the_users_own_call_is_no_newer_adapter(tmp_path: Path) -> None:
+    (tmp_path / "log").write_text(
+        "Traceback (most recent call last):\n"
+        '  File "train.py", line 80, in main\n    config = LoraConfig(r=8, use_dora=True)\n'
+        "TypeError: LoraConfig.__init__() got an unexpected keyword argument 'use_dora'\n"
+    )
+    out = envcheck("explain", "log", cwd=tmp_path).out
+    assert "saved by a newer PEFT" not in out
+    assert "peft from 0.9.0 on" in out
+
+
+def test_a_library_of_cuda_that_rocm_lacks_is_not_that_of_nvidias_driver(tmp_path: Path) -> None:
+    (tmp_path / "log").write_text(
+        "[W326 11:03:17 HIPAllocatorConfig.h:29] Warning: expandable_segments not supported on this platform\n"
+        "ImportError: libcuda.so.1: cannot open shared object file: No such file or directory\n"
+    )
+    out = envcheck("explain", "log", cwd=tmp_path).out
+    assert "nvidia-smi" not in out
+    assert "log of  ROCm" in out
+
+
+def test_mpi_that_ends_a_process_is_a_failure(tmp_path: Path) -> None:
+    (tmp_path / "log").write_text("*** An error occurred in MPI_Init_thread\n*** on a NULL communicator\n")
+    ran = envcheck("explain", "log", cwd=tmp_path)
+    assert ran.code == 3
+    assert "mpirun" in ran.out
+
+
 def test_a_missing_package_is_named_with_who_asks_for_it(tmp_path: Path) -> None:
     frame = (
         '  File "/e/lib/python3.11/site-packages/transformers/a.py", line 3, in <module>\n    import cv2\n'

@@ -369,7 +369,9 @@ def test_every_kind_of_finding_is_rendered_in_both_languages(facts: Path) -> Non
 # --- explain ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("table", ["exception_meaning", "failure_line", "ending", "refused_value"])
+@pytest.mark.parametrize(
+    "table", ["exception_meaning", "general_meaning", "failure_line", "ending", "refused_value"]
+)
 def test_what_explain_says_of_a_message_is_translated(table: str) -> None:
     rows = examine.source_tree()["tables"][table]
     said = {row[key] for row in rows for key in ("means", "advice") if row.get(key)}

@@ -301,10 +301,54 @@ MEANINGS = TREE["tables"]["exception_meaning"]
 def test_a_message_means_what_its_row_says(row: dict[str, Any]) -> None:
     name, _, message = row["text"].partition(": ")
 
-    found = LOOK.statements.meaning(Raised(name, message, None, row.get("example", "")))
+    place = Frame(row["place"], 3, "read") if "place" in row else None
+    found = LOOK.statements.meaning(Raised(name, message, place, row.get("example", "")))
 
     assert found is not None
     assert (found.means, found.kind) == (row["means"], row.get("kind", "unknown"))
+
+
+GENERAL = TREE["tables"]["general_meaning"]
+
+
+@pytest.mark.parametrize("row", GENERAL, ids=[row["text"] for row in GENERAL])
+def test_a_class_of_failures_has_a_general_meaning(row: dict[str, Any]) -> None:
+    name, _, message = row["text"].partition(": ")
+
+    found = LOOK.statements.general_meaning(Raised(name, message, None))
+
+    assert found is not None
+    assert (found.means, found.advice) == (row["means"], row["advice"])
+
+
+def test_a_general_meaning_does_not_change_who_is_blamed() -> None:
+    traceback = (
+        'Traceback (most recent call last):\n  File "/home/me/train.py", line 3, in <module>\n    x["a"]\n'
+    )
+    cause = diagnosed(f"{traceback}KeyError: 'qwen9'\n").cause
+
+    assert cause is not None
+    assert cause.kind == "code"
+    assert cause.event.general is not None
+
+
+def test_a_json_error_of_an_answer_is_not_one_of_a_file() -> None:
+    inner = (
+        '  File "/usr/lib/python3.10/json/decoder.py", line 355, in raw_decode\n    raise JSONDecodeError()\n'
+    )
+    end = "json.decoder.JSONDecodeError: Expecting value: line 1 column 1 (char 0)\n"
+    begin = "Traceback (most recent call last):\n"
+    answered = (
+        '  File "/e/lib/python3.10/site-packages/requests/models.py", line 974, in json\n    loads(text)\n'
+    )
+    read = '  File "/e/lib/python3.10/site-packages/peft/config.py", line 97, in read\n    json.load(file)\n'
+
+    of_server, of_file = diagnosed(begin + answered + inner + end), diagnosed(begin + read + inner + end)
+
+    assert of_server.cause is not None
+    assert of_server.cause.kind == "network"
+    assert of_file.cause is not None
+    assert of_file.cause.kind == "disk"
 
 
 def test_a_message_that_only_contains_the_words_means_nothing_known() -> None:
