@@ -6,6 +6,7 @@ it failed.
 
 from __future__ import annotations
 
+import codecs
 import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -451,7 +452,7 @@ def _read(chunks: Iterable[bytes | Gap], name: str, patterns: LogPatterns) -> _L
     head = bytearray()
     notes: list[str] = []
     try:
-        for chunk in _unpacked(chunks, notes.append):
+        for chunk in _as_utf8(_unpacked(chunks, notes.append)):
             if isinstance(chunk, Gap):
                 scanner.skip(*chunk)
                 continue
@@ -468,6 +469,22 @@ def _read(chunks: Iterable[bytes | Gap], name: str, patterns: LogPatterns) -> _L
     if log.crowded:
         notes.append("more kinds of errors than can be kept: only the first and the last ones are considered")
     return _LogText(log, plain(bytes(head)), tuple(notes))
+
+
+_UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+"""How a file begins to which PowerShell of Windows redirects output."""
+
+
+def _as_utf8(chunks: Iterable[bytes | Gap]) -> Iterator[bytes | Gap]:
+    """Yield the chunks of a log; those of one in UTF-16 as UTF-8."""
+    chunks = iter(chunks)
+    decoder = codecs.getincrementaldecoder("utf-16")("replace")
+    for number, chunk in enumerate(chunks):
+        if isinstance(chunk, Gap) or (number == 0 and not chunk.startswith(_UTF16)):
+            yield chunk
+            yield from chunks
+            return
+        yield decoder.decode(chunk).encode("utf-8", "replace")
 
 
 _GZIP = b"\x1f\x8b"

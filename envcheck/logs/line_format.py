@@ -56,7 +56,7 @@ class LineText(NamedTuple):
 
 def line_text(raw: bytes, patterns: LogPatterns) -> LineText:
     """Return a line without what launchers and terminals put around it."""
-    text = raw.decode("utf-8", "replace")
+    text = decoded(raw)
     if "\x1b" in text:
         text = _ANSI.sub("", text)
     stream, rank = "", ""
@@ -77,6 +77,23 @@ def _behind_progress_bar(text: str) -> str:
     return text[end:] if text[end:].strip() else text
 
 
+_UNREADABLE = "\N{REPLACEMENT CHARACTER}"
+
+
+def decoded(raw: bytes) -> str:
+    """Return the text of bytes: UTF-8, or GB 18030, which a Chinese Windows writes, if most of it is that."""
+    text = raw.decode("utf-8", "replace")
+    if _UNREADABLE not in text:
+        return text
+    unreadable = text.count(_UNREADABLE)
+    if sum(not one.isascii() for one in text) > 2 * unreadable:  # a piece of UTF-8 that was cut
+        return text
+    try:
+        return raw.decode("gb18030")
+    except UnicodeDecodeError:
+        return text
+
+
 def plain(raw: bytes) -> str:
     """Return text without terminal codes and carriage returns; the number of lines stays the same."""
-    return _ANSI.sub("", raw.decode("utf-8", "replace")).replace("\r\n", "\n").replace("\r", " ")
+    return _ANSI.sub("", decoded(raw)).replace("\r\n", "\n").replace("\r", " ")

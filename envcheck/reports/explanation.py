@@ -326,6 +326,9 @@ def _missing_lines(explanation: Explanation) -> Iterator[str]:
     for rule in answer.rules[:_FEW]:
         yield f"    rule    {_title_of(rule, explanation)} [{rule.id}]"
     missing = answer.missing
+    if missing.kind == "module" and not missing.installed and answer.is_known:
+        into = "into the environment that runs, with its own python -m pip"
+        yield f"    advice  install {missing.lacks} {into}"
     means = cause.event.form and cause.event.form.means
     known = (answer.ranges and not answer.has_it and not _of_itself(missing)) or means
     if missing.installed and missing.kind != "argument" and not (missing.half or known):

@@ -820,6 +820,23 @@ def test_a_library_of_cuda_that_rocm_lacks_is_not_that_of_nvidias_driver(tmp_pat
     assert "log of  ROCm" in out
 
 
+@pytest.mark.parametrize("encoding", ["gb18030", "utf-16"])
+def test_a_log_of_a_chinese_windows_is_read(encoding: str, tmp_path: Path) -> None:
+    said = "PermissionError: [WinError 32] 另一个程序正在使用此文件 进程无法访问。: 'saves/tmp-checkpoint-500'\r\n"
+    (tmp_path / "log").write_bytes(said.encode(encoding))
+    ran = envcheck("explain", "log", cwd=tmp_path)
+    assert ran.code == 1
+    assert "另一个程序正在使用此文件" in ran.out
+    assert "another program holds the file" in ran.out
+
+
+def test_a_piece_of_utf_8_that_was_cut_is_not_read_as_chinese(tmp_path: Path) -> None:
+    bar = "50%|█████".encode()[:-1]
+    (tmp_path / "log").write_bytes(bar + b" ImportError: No module named 'diffusers'\n")
+    out = envcheck("explain", "log", cwd=tmp_path).out
+    assert "install diffusers into the environment that runs" in out
+
+
 def test_mpi_that_ends_a_process_is_a_failure(tmp_path: Path) -> None:
     (tmp_path / "log").write_text("*** An error occurred in MPI_Init_thread\n*** on a NULL communicator\n")
     ran = envcheck("explain", "log", cwd=tmp_path)
