@@ -92,15 +92,26 @@ def _version(host: Host, folder: str) -> Fact:
 
 _DRIVER = r"\d{3,4}(\.\d{1,4}){1,3}"
 _COMPAT = f"{_DEFAULT}/compat"  # where NVIDIA's packages and images install it
+_NGC_COMPAT = f"{_COMPAT}/lib.real"  # in NGC images; they link compat/lib to it if the driver needs it
+_COMPAT_FOLDER = re.compile(r"(?i)/(?:cuda[-_]?)?compat(?:[-_]?\d[^/]*)?(?=/|$)")
+"""A folder of cuda-compat elsewhere: of conda (cuda-compat), EasyBuild (CUDAcompat), another toolkit."""
+
+
+def _compat_folders(host: Host) -> list[str]:
+    """Return the folders that may hold a cuda-compat package, those on LD_LIBRARY_PATH first."""
+    named = [host.follow(folder) for folder in _library_path(host)]
+    default = [host.follow(folder) for folder in (_COMPAT, _NGC_COMPAT)]
+    return [folder for folder in named if _COMPAT_FOLDER.search(folder)] + default
 
 
 def _compat(host: Host) -> Fact:
     """Return `cuda.compat`, a user-space driver in an image that can replace an older one of the machine."""
-    names = [
-        name.removeprefix("libcuda.so.") for name in host.listdir(_COMPAT) if name.startswith("libcuda.so.")
-    ]
-    versions = [name for name in names if name.count(".") >= 1 and re.fullmatch(VERSION, name)]
-    return Fact("cuda.compat", Known(versions[0]) if versions else Absent(), _COMPAT)
+    for folder in _compat_folders(host):
+        files = [name for name in host.listdir(folder) if name.startswith("libcuda.so.")]
+        names = [name.removeprefix("libcuda.so.") for name in files]
+        if versions := [name for name in names if "." in name and re.fullmatch(VERSION, name)]:
+            return Fact("cuda.compat", Known(versions[0]), folder)
+    return Fact("cuda.compat", Absent(), _COMPAT)
 
 
 def _compat_on_path(host: Host, compat: Fact, loaded: Mapping[str, str]) -> Fact:
@@ -110,14 +121,13 @@ def _compat_on_path(host: Host, compat: Fact, loaded: Mapping[str, str]) -> Fact
         return Fact(key, Absent(), _COMPAT)
     if file := loaded.get(str(compat.value)):  # older NVIDIA container toolkits replace the files
         return Fact(key, Known(True), file)
-    compat_folder = host.follow(_COMPAT)
-    for folder in _library_path(host):
-        if host.follow(folder) == compat_folder:
-            return Fact(key, Known(True), "LD_LIBRARY_PATH")
+    folder = compat.source
+    if folder in map(host.follow, _library_path(host)):
+        return Fact(key, Known(True), "LD_LIBRARY_PATH")
     configured = "/etc/ld.so.conf.d"
     for name in host.listdir(configured):
         lines = (host.read_text(f"{configured}/{name}", limit=1 << 16) or "").splitlines()
-        if any(line.startswith("/") and host.follow(line.strip()) == compat_folder for line in lines):
+        if any(line.startswith("/") and host.follow(line.strip()) == folder for line in lines):
             return Fact(key, Known(True), f"{configured}/{name}")
     return Fact(key, Known(False), f"neither LD_LIBRARY_PATH nor {configured}")
 
@@ -133,14 +143,14 @@ def _libcudas(host: Host) -> dict[str, str]:
     The first one on LD_LIBRARY_PATH is loaded, otherwise one of the loader's own folders. The folder of a
     cuda-compat package is left out.
     """
-    name, compat = "libcuda.so.1", host.follow(_COMPAT)
+    name, compat = "libcuda.so.1", _compat_folders(host)
     found: dict[str, str] = {}
     on_path = _library_path(host)
     for number, folder in enumerate((*on_path, *LOADER_FOLDERS)):
         if not host.exists(f"{folder}/{name}"):
             continue
         place, _, file = host.follow(f"{folder}/{name}").rpartition("/")
-        if place == compat:
+        if place in compat:
             continue
         version = file.removeprefix("libcuda.so.")
         if re.fullmatch(_DRIVER, version):  # that of a Jetson or of WSL is libcuda.so.1.1

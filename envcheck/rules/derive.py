@@ -151,6 +151,7 @@ KEYS = {
     "cuda.minimum_driver": Key(Kind.VERSION, "oldest Linux driver of that CUDA's major family"),
     "cuda.full_driver": Key(Kind.VERSION, "driver that ships with that CUDA: from it on nothing is limited"),
     "cuda.driver": Key(Kind.VERSION, "newest CUDA that the driver supports"),
+    "torch.cuda_available": Key(Kind.FLAG, "what torch.cuda.is_available() returned, in a report"),
     "driver.torch_last": Key(Kind.VERSION, "newest torch whose default build this driver can run"),
     "build.torch.architectures": Key(
         Kind.WORDS, "GPU architectures torch has code for: sm_80, …; compute_90 is PTX"
@@ -238,6 +239,7 @@ FOLLOWS_FROM: Mapping[str, tuple[str, ...]] = {
     "cuda.minimum_driver": ("cuda.runtime", "driver.version"),
     "cuda.full_driver": ("cuda.runtime",),
     "cuda.driver": ("driver.version",),
+    "torch.cuda_available": ("pkg.torch", "driver.version"),
     "driver.torch_last": ("driver.version",),
     "driver.library": ("driver.version",),
     "driver.libcuda": ("driver.version",),
@@ -627,7 +629,7 @@ def _driver_bounds(inventory: Inventory, tables: Tables) -> tuple[Reading, Readi
     if excluded is not None:
         return excluded, excluded
     runtime = _text(inventory, "cuda.runtime")
-    return _with_compat(inventory, _family_floor(tables, runtime)), _shipped_driver(tables, runtime)
+    return _with_newer_libcuda(inventory, _family_floor(tables, runtime)), _shipped_driver(tables, runtime)
 
 
 def _foreign_driver(inventory: Inventory) -> Reading | None:
@@ -670,14 +672,31 @@ def _family_floor(tables: Tables, cuda: str) -> Reading:
     return Unknown(f"the driver floor of CUDA {major}.x is not known")
 
 
-def _with_compat(inventory: Inventory, floor: Reading) -> Reading:
-    """Return the floor, or Unknown if a cuda-compat package may replace a driver that is below it."""
-    compat, driver = inventory.known("cuda.compat"), inventory.known("driver.version")
-    if compat is None or not isinstance(floor, Known) or driver is None:
+def _with_newer_libcuda(inventory: Inventory, floor: Reading) -> Reading:
+    """Return the floor, unless a newer libcuda may replace that of a driver below it.
+
+    cuda-compat packages bring one, in an image, in a conda environment or as a module of a cluster. It is
+    recognised by its own version, or by the CUDA version that nvidia-smi shows: it asks the libcuda that is
+    loaded, not the kernel module. The floor is Absent where torch was seen to work with the driver.
+    """
+    driver = inventory.known("driver.version")
+    if not isinstance(floor, Known) or driver is None:
         return floor
     if versions.compare(str(driver), "<", str(floor.value)) is Tri.NO:
         return floor
-    return Unknown(f"cuda-compat ({compat}) may stand in for the driver, on data-centre GPUs only")
+    if inventory.known("torch.cuda_available") is True:
+        return Absent()
+    for key in ("cuda.compat", "pkg.cuda-compat"):
+        if (compat := inventory.known(key)) is not None:
+            return Unknown(f"cuda-compat ({compat}) may stand in for the driver, on data-centre GPUs only")
+    shown, runtime = (
+        str(inventory.known(key) or "").partition(".")[0] for key in ("cuda.driver", "cuda.runtime")
+    )
+    if shown.isdecimal() and runtime.isdecimal() and int(shown) >= int(runtime):
+        return Unknown(
+            f"the driver shows CUDA {inventory.known('cuda.driver')}, which is that of a newer libcuda"
+        )
+    return floor
 
 
 def _shipped_driver(tables: Tables, cuda: str) -> Reading:

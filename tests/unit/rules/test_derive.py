@@ -379,6 +379,20 @@ def test_cuda_compat_makes_only_an_old_driver_undecided() -> None:
     assert reading(facts.format("580.95.05"), "cuda.minimum_driver") == Known("580.65.06")
 
 
+@pytest.mark.parametrize(
+    ("more", "floor"),
+    [
+        ('cuda = { driver = "12.4" }', Unknown),
+        ('cuda = { driver = "11.4" }', Known),
+        ("torch = { cuda_available = true }", Absent),
+        ("torch = { cuda_available = false }", Known),
+    ],
+)
+def test_a_newer_libcuda_shows_in_nvidia_smi_and_in_torch(more: str, floor: type[Reading]) -> None:
+    facts = 'driver = { version = "470.239.06" }\npkg = { torch = "2.5.1+cu124" }\n' + more
+    assert isinstance(reading(facts, "cuda.minimum_driver"), floor)
+
+
 # --- drivers that are not numbered as Linux' are ----------------------------------------------------
 
 
@@ -389,7 +403,7 @@ def test_cuda_compat_makes_only_an_old_driver_undecided() -> None:
         ("wsl = true", "", Absent()),
         ('tegra = "36.4.0"', "12.6", Absent()),
         ('os = "win32"', "12.6", Absent()),
-        ('os = "linux"', "12.6", Known("525.60.13")),
+        ('os = "linux"', "11.8", Known("525.60.13")),
     ],
 )
 def test_driver_floors_of_linux_apply_to_linux_only(host: str, speaks: str, floor: Reading) -> None:
