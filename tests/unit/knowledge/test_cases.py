@@ -106,6 +106,10 @@ def test_an_error_rule_has_a_case_that_breaks_it_and_a_near_miss(rule: Rule) -> 
 
 ENTERED = {
     ("torch-build-lacks-gpu-code", "driver-below-cuda-family-floor"): "a newer torch needs a newer driver",
+    (
+        "fsdp-torch-floor",
+        "trainer-seedable-sampler-accelerate-lt026",
+    ): "transformers 4.38 asks for a newer one",
     ("layerwise-optimizer-distributed", "optimizer-package-missing"): "GaLore or APOLLO is not installed",
     ("layerwise-optimizer-accumulation", "optimizer-package-missing"): "GaLore or APOLLO is not installed",
     ("transformers-tokenizers-window", "transformers-treats-torch-as-absent"): "the torch here is too old",
