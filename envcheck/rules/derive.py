@@ -151,6 +151,9 @@ KEYS = {
     "cuda.minimum_driver": Key(Kind.VERSION, "oldest Linux driver of that CUDA's major family"),
     "cuda.full_driver": Key(Kind.VERSION, "driver that ships with that CUDA: from it on nothing is limited"),
     "cuda.driver": Key(Kind.VERSION, "newest CUDA that the driver supports"),
+    "cuda.driver_too_old": Key(
+        Kind.FLAG, "the driver shows an older CUDA major than torch's; absent if its own version decides"
+    ),
     "torch.cuda_available": Key(Kind.FLAG, "what torch.cuda.is_available() returned, in a report"),
     "driver.torch_last": Key(Kind.VERSION, "newest torch whose default build this driver can run"),
     "build.torch.architectures": Key(
@@ -240,6 +243,7 @@ FOLLOWS_FROM: Mapping[str, tuple[str, ...]] = {
     "cuda.full_driver": ("cuda.runtime",),
     "cuda.driver": ("driver.version",),
     "torch.cuda_available": ("pkg.torch", "driver.version"),
+    "cuda.driver_too_old": ("cuda.runtime", "driver.version"),
     "driver.torch_last": ("driver.version",),
     "driver.library": ("driver.version",),
     "driver.libcuda": ("driver.version",),
@@ -614,6 +618,7 @@ def _unsloth(inventory: Inventory) -> Fact:
 def _drivers(inventory: Inventory, tables: Tables) -> Inventory:
     """Add what follows from the driver's version, and the driver versions that torch's CUDA needs."""
     facts = [
+        Fact("cuda.driver_too_old", _shows_older_cuda(inventory), "derived from cuda.driver, cuda.runtime"),
         Fact("cuda.driver", _cuda_of_driver(inventory, tables), "derived from driver.version"),
         Fact("driver.torch_last", _torch_of_driver(inventory, tables), "derived from driver.version"),
     ]
@@ -697,6 +702,23 @@ def _with_newer_libcuda(inventory: Inventory, floor: Reading) -> Reading:
             f"the driver shows CUDA {inventory.known('cuda.driver')}, which is that of a newer libcuda"
         )
     return floor
+
+
+def _shows_older_cuda(inventory: Inventory) -> Reading:
+    """Return whether nvidia-smi shows a CUDA major that is older than torch's, where nothing better is known.
+
+    Within a major version every driver runs every minor version, since CUDA 11. On Linux the version of the
+    driver decides if it is known; under WSL, rules of its own do.
+    """
+    decided = inventory.known("driver.version") is not None and inventory.known("host.os") in (None, "linux")
+    if decided or inventory.known("host.wsl") is True:
+        return Absent()
+    shown, runtime = (
+        str(inventory.known(key) or "").partition(".")[0] for key in ("cuda.driver", "cuda.runtime")
+    )
+    if not (shown.isdecimal() and runtime.isdecimal()) or inventory.known("torch.cuda_available") is True:
+        return Absent()
+    return Known(int(shown) < int(runtime))
 
 
 def _shipped_driver(tables: Tables, cuda: str) -> Reading:
