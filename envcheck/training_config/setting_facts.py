@@ -124,7 +124,11 @@ def default_facts(context: DialectContext) -> Iterator[Fact]:
         if context.release_matches(row.versions, row.package) is Tri.YES:
             settled.add(row.key)
     source = f"default of {context.dialect.title}"
+    refused = _refused(context)
     for key, rows in possible.items():
+        if key in refused:
+            yield Fact(key, Unknown("its value is not one that can be read", asked=False), refused[key])
+            continue
         value, *others = dict.fromkeys(row.value for row in rows)
         if others:
             reading: Reading = Unknown(
@@ -135,6 +139,25 @@ def default_facts(context: DialectContext) -> Iterator[Fact]:
         yield Fact(key, reading, source)
     yield from _absent_from_code(context)
     yield from _never_imported(context)
+
+
+def _refused(context: DialectContext) -> dict[str, str]:
+    """Return the places of values that are invalid or not listed, by the fact that they would decide.
+
+    The default of such a fact would be false: the program either stops or knows a value that is unknown here.
+    """
+    found: dict[str, str] = {}
+    for setting in context.settings.values():
+        if isinstance(setting.value, Unknown | Section) or spelled(setting.value) in UNDECIDED | FALSE:
+            continue
+        for row in context.rows(setting.name):
+            if not row.key or row.weak:
+                continue
+            wrong, severity = context.problem(row, setting.value)
+            unlisted = bool(row.values or row.patterns) and _reading(context, row, setting.value) is None
+            if (wrong and severity is Severity.ERROR) or (unlisted and row.kind == "word"):
+                found.setdefault(row.key, location(setting))
+    return found
 
 
 def _never_imported(context: DialectContext) -> Iterator[Fact]:

@@ -466,3 +466,11 @@ def test_a_fifo_in_place_of_a_module_is_not_opened(tmp_path: Path) -> None:
     }
     with pytest.raises(InputError):
         facts_of(tmp_path, "run.sh", files)
+
+
+def test_a_refused_value_does_not_leave_the_default_of_the_trainer(tmp_path: Path) -> None:
+    text = "base_model: x\nsequence_len: 8\nmicro_batch_size: 1\nload_in_4bit: {}\n"
+    refused = facts_of(tmp_path, "a.yaml", {"a.yaml": text.format("yes please")})
+    assert refused.get("quantization") is None
+    accepted = facts_of(tmp_path, "b.yaml", {"b.yaml": text.format("false")})
+    assert accepted["quantization"] == "none"
