@@ -249,4 +249,15 @@ class TrainingContext(TestContext):
         # A test that silently trained without DeepSpeed would prove nothing.
         if type(engine).__name__ != "DeepSpeedEngine":
             self.fail(f"deepspeed.initialize gave a {type(engine).__name__}, not a DeepSpeedEngine")
+        self.settle()
         return engine
+
+    def settle(self):
+        """Wait on the CPU until every collective that a rank has started is complete.
+
+        gloo works on several collectives at a time. DeepSpeed before 0.19.8 starts many gathers and waits for
+        the last of them only, which is enough in a CUDA stream; a weight read then may not be written yet. A
+        barrier of gloo waits for all earlier collectives.
+        """
+        if self.device_type == "cpu":
+            self.join_process_group().barrier()

@@ -116,6 +116,7 @@ def trained_engine(test, adapter):
         engine.backward(loss)
     with test.call("step"):
         engine.step()
+        test.settle()
     engine.eval()
     return engine, deepspeed
 
@@ -125,6 +126,7 @@ def gathered_model(test, deepspeed, engine, adapter, dtype):
     model = test.tiny_model(adapter, dtype=dtype, seed=7).to(test.device).to(dtype).eval()
     named = dict(engine.module.named_parameters())
     with test.call("gather"), deepspeed.zero.GatheredParameters(list(named.values())):
+        test.settle()
         weights = {name: weight.detach().clone() for name, weight in named.items()}
     loaded = model.load_state_dict(weights, strict=False)
     missing = sorted(set(dict(model.named_parameters())) & set(loaded.missing_keys))

@@ -56,6 +56,7 @@ def run(test, variant):
     backward(test, engine, 0)
     with test.call("step"):
         engine.step()
+        test.settle()
     backward(test, engine, 1)
 
     zero = engine.optimizer

@@ -175,19 +175,23 @@ class DeepSpeedTrainer:
             self.engine.backward(loss)
         with self.test.call("step"):
             self.engine.step()
+            self.test.settle()
         return float(loss)
 
     def parameters(self):
         """Return all parameters, frozen ones too, gathered from their shards."""
         named = dict(self.engine.module.named_parameters())
         with self.deepspeed.zero.GatheredParameters(list(named.values())):
+            self.test.settle()
             return {name: weight.detach().clone() for name, weight in named.items()}
 
     def save(self):
         self.engine.save_checkpoint(self.folder, tag="here")
+        self.test.settle()
 
     def load(self):
         path, _ = self.engine.load_checkpoint(self.folder, tag="here")
+        self.test.settle()
         if path is None:
             self.test.fail("load_checkpoint found nothing to load in the folder save_checkpoint wrote")
 

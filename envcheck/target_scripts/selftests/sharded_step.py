@@ -329,6 +329,7 @@ class ZeroTrainer:
     def step(self):
         """Take an optimizer step and reset the gradients."""
         self.engine.step()
+        self.test.settle()
 
     def full(self):
         """Return all weights by name; every rank must call this."""
@@ -336,6 +337,7 @@ class ZeroTrainer:
             return {name: weight.detach() for name, weight in self.engine.module.named_parameters()}
         parameters = list(self.engine.module.parameters())
         with self.test.call("GatheredParameters"), self.deepspeed.zero.GatheredParameters(parameters):
+            self.test.settle()
             return {name: weight.detach().clone() for name, weight in self.engine.module.named_parameters()}
 
     def own(self, expected):

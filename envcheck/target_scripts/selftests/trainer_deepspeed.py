@@ -67,6 +67,7 @@ def run(test, variant):
     def parameters():
         named = dict(trainer.model.named_parameters())
         with deepspeed.zero.GatheredParameters(list(named.values())):
+            test.settle()
             return {name: weight.detach().cpu().float().clone() for name, weight in named.items()}
 
     before = parameters()

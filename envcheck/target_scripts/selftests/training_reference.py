@@ -249,5 +249,6 @@ def train_with_deepspeed(test, train):
             engine.backward(loss)
         with test.call("step"):
             engine.step()
+            test.settle()
         losses.append(float(loss))
     return losses
