@@ -117,6 +117,7 @@ class Rule(NamedTuple):
     why: str = ""
     group: str = ""  # its file, or "requires-dist" if it was generated from a package's metadata
     no_fixes: tuple[NoFix, ...] = ()
+    repeats: str = ""  # the error rule beside which it says nothing new about the same packages
 
 
 class Requirement(NamedTuple):

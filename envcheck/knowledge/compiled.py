@@ -147,7 +147,7 @@ _KINDS = {kind.value: kind for kind in Kind}
 
 
 def _thaw_rule(frozen: Sequence[Any], clause: Callable[[int], Clause]) -> Rule:
-    rule_id, severity, basis, title, when, require, fixes, sources, why, group, no_fixes = frozen
+    rule_id, severity, basis, title, when, require, fixes, sources, why, group, no_fixes, repeats = frozen
     return Rule(
         rule_id,
         _SEVERITIES[severity],
@@ -160,6 +160,7 @@ def _thaw_rule(frozen: Sequence[Any], clause: Callable[[int], Clause]) -> Rule:
         why,
         group,
         tuple([NoFix(tuple(map(tuple, changes)), reason, source) for changes, reason, source in no_fixes]),
+        repeats,
     )
 
 

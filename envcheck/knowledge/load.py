@@ -150,7 +150,7 @@ def read_matrix(tree: Mapping[str, Any], vocabulary: Vocabulary) -> tuple[Matrix
 
 _RULE_KEYS = frozenset(
     {"id", "severity", "basis", "title", "why", "when", "require", "fix", "no_fix", "sources"}
-    | {"withdrawn", "reason", "proof", "trainers"}
+    | {"withdrawn", "reason", "proof", "trainers", "repeats"}
     | {"file", "origin"}  # added by `gather_tree` and `overlay`, not written in the row
 )
 
@@ -207,6 +207,7 @@ class _RowReader:
             why=row.get("why", ""),
             group=row.get("origin") or str(row.get("file", "")).removeprefix("rules/").removesuffix(".toml"),
             no_fixes=no_fixes,
+            repeats=row.get("repeats", ""),
         )
 
     def _alternatives(self, raw: Any, where: str) -> tuple[When, ...]:

@@ -175,7 +175,8 @@ def without_repetitions(judgement: Judgement) -> Judgement:
     Instead of an atlas finding, the written rule is one at error level that names both, or one about these
     two alone that is as severe. Instead of an unmet requirement, it is one at error level about these two
     alone: installers refuse what a warning lets pass. A written rule states the symptom, which the generated
-    finding would repeat with less detail. The omitted findings are kept as `repeated`.
+    finding would repeat with less detail. A written rule that names another one in `repeats` is left out too
+    where that one is broken by the same packages. The omitted findings are kept as `repeated`.
     """
     written = [
         (finding, keys_of(finding))
@@ -195,7 +196,9 @@ def without_repetitions(judgement: Judgement) -> Judgement:
         )
 
     dropped = tuple(
-        finding for finding in judgement.findings if finding.rule.group in _GENERATED and repeats(finding)
+        finding
+        for finding in judgement.findings
+        if (finding.rule.group in _GENERATED and repeats(finding)) or _is_subsumed(finding, judgement)
     )
     if not dropped:
         return judgement
@@ -203,6 +206,20 @@ def without_repetitions(judgement: Judgement) -> Judgement:
     return judgement._replace(
         findings=kept, applied=judgement.applied - len(dropped), repeated=(*judgement.repeated, *dropped)
     )
+
+
+def _is_subsumed(finding: Finding, judgement: Judgement) -> bool:
+    """Return whether the rule in `repeats` is broken here by all the packages that break this one."""
+    return bool(finding.rule.repeats) and any(
+        other.rule.id == finding.rule.repeats
+        and other.verdict is Verdict.BROKEN
+        and _evidence_keys(finding) <= _evidence_keys(other)
+        for other in judgement.findings
+    )
+
+
+def _evidence_keys(finding: Finding) -> set[str]:
+    return {each.fact.key for each in finding.evidence if family(each.fact.key) != "training"}
 
 
 def keys_of(finding: Finding) -> set[str]:

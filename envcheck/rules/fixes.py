@@ -18,40 +18,49 @@ def with_passing_fixes(
 ) -> Finding:
     """Return the finding with those fixes that work here, in the order of its rule.
 
+    Fixes that lead to a warning which was not there before, or leave a new one undecided, come last.
+
     A fix works if its rule is neither broken nor undecided afterwards, if it breaks no rule at error level
     that was not broken in `judgement`, and if no error about a changed fact is left. If none of the
     rule's own fixes works, those of the other broken rules are tried.
     """
-    before = errors(judgement)
+    before = judgement
     own = _passing(finding, finding.rule.fixes, before, inventory, judge_changes)
     if own or finding.severity is not Severity.ERROR:
         return finding._replace(fixes=own)
-    others = tuple(fix for other in judgement.findings if other.rule.id in before for fix in other.rule.fixes)
+    broken = errors(judgement)
+    others = tuple(fix for other in judgement.findings if other.rule.id in broken for fix in other.rule.fixes)
     return finding._replace(fixes=_passing(finding, others, before, inventory, judge_changes))
 
 
 def _passing(
     finding: Finding,
     fixes: Sequence[Fix],
-    before: frozenset[str],
+    before: Judgement,
     inventory: Inventory,
     judge_changes: JudgeChanges,
 ) -> tuple[Fix, ...]:
-    """Return the fixes that work, with the values that were tried."""
+    """Return the fixes that work, with the values that were tried: those with new warnings come last."""
+    broken, warned = errors(before), _warnings(before)
     passed: list[Fix] = []
+    warning: list[Fix] = []
     for fix in fixes:
         bound = bind_fix(fix, inventory, device_of(finding))
         if bound is None:
             continue
         bound = _without_met_bounds(bound, inventory)
-        if any(bound.set == other.set for other in passed):
+        if any(bound.set == other.set for other in (*passed, *warning)):
             continue
         changes = tuple((key, trial_value(value)) for key, value in bound.set)
         after = judge_changes(changes)
         still = any(other.rule.id == finding.rule.id for other in after.findings)
-        if not still and errors(after) <= before and not _leaves_error(after, dict(changes)):
-            passed.append(bound._replace(tried=changes))
-    return tuple(passed)
+        if not still and errors(after) <= broken and not _leaves_error(after, dict(changes)):
+            (passed if _warnings(after) <= warned else warning).append(bound._replace(tried=changes))
+    return (*passed, *warning)
+
+
+def _warnings(judgement: Judgement) -> frozenset[str]:
+    return frozenset(each.rule.id for each in judgement.findings if each.severity is Severity.WARNING)
 
 
 def _without_met_bounds(fix: Fix, inventory: Inventory) -> Fix:

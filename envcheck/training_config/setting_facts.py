@@ -50,9 +50,14 @@ def _evidence(context: DialectContext) -> str:
 
 
 def _stated(context: DialectContext, setting: Setting, *, weak: bool) -> Iterator[Fact]:
-    """Yield the facts that one setting states by its weak rows, or by the others."""
+    """Yield the facts that one setting states by its weak rows, or by the others.
+
+    A row states nothing if the installed release is known not to have its name.
+    """
     decided: set[str] = set()
     for row in context.rows(setting.name):
+        if context.release_matches(row.versions, row.package) is Tri.NO:
+            continue
         if any(name in context.settings and _is_off(context.settings[name].value) for name in row.off):
             continue
         if row.key in decided or (reading := _reading(context, row, _value(row, setting))) is None:

@@ -108,6 +108,8 @@ def _overlap(subject: LintSubject, one: _RuleTable, other: _RuleTable) -> Iterat
         yield subject.rule_problem("overlap", one.rule, message, line)
     elif inside or around:
         inner, outer = (one.rule, other.rule) if inside else (other.rule, one.rule)
+        if outer.repeats == inner.id:
+            return
         message = f"every combination of {inner.id} is one of {outer.id} too: a user sees both"
         yield subject.rule_problem("overlap", one.rule, message, line, note=True)
 
@@ -194,4 +196,17 @@ def _has_fine_case(subject: LintSubject, key: str, gap: Interval, rules: set[str
     )
 
 
-CHECKS = (_never_broken, _overlaps, _gaps)
+# --- rules that repeat another --------------------------------------------------------------------------
+
+
+def _repeats(subject: LintSubject) -> Iterator[LintProblem]:
+    """Yield rules whose `repeats` names no rule that is more severe."""
+    by_id = {rule.id: rule for rule in subject.known.rules}
+    for rule in subject.known.rules:
+        other = by_id.get(rule.repeats)
+        if rule.repeats and (other is None or other.severity.rank <= rule.severity.rank):
+            message = f"repeats: expected a rule that is more severe; found {rule.repeats!r}"
+            yield subject.rule_problem("repeats", rule, message, subject.place_of(rule).at("repeats"))
+
+
+CHECKS = (_never_broken, _overlaps, _gaps, _repeats)

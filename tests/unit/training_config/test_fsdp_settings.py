@@ -1,0 +1,57 @@
+"""Settings of FSDP that only some programs compare or read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from envcheck.commands.training_files import configured
+from tests.unit.training_config.test_readers import SHARED, codes
+
+ACCELERATE = """\
+compute_environment: LOCAL_MACHINE
+distributed_type: FSDP
+fsdp_config:
+  fsdp_cpu_ram_efficient_loading: true
+  fsdp_sync_module_states: {}
+  fsdp_version: {}
+num_processes: 2
+"""
+ARGUMENTS = (
+    '{{"output_dir": "out", "per_device_train_batch_size": 1, "num_train_epochs": 1, "fsdp": "full_shard auto_wrap", '
+    '"fsdp_config": {{{}}}}}'
+)
+UNSYNCED = '"cpu_ram_efficient_loading": true, "sync_module_states": false'
+
+
+def found_in(folder: Path, name: str, text: str, packages: dict[str, str]) -> list[str]:
+    path = folder / name
+    path.write_text(text)
+    return codes(configured([str(path)], SHARED, packages))
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_the_launcher_compares_the_two_settings_of_its_file(version: int, tmp_path: Path) -> None:
+    installed = {"accelerate": "1.15.0"}
+    refused = found_in(tmp_path, "a.yaml", ACCELERATE.format("false", version), installed)
+    assert refused == ["error efficient-loading-unsynced"]
+    assert found_in(tmp_path, "a.yaml", ACCELERATE.format("true", version), installed) == []
+
+
+@pytest.mark.parametrize(
+    ("release", "refused"), [("4.40.2", False), ("4.57.6", True), ("5.9.0", True), ("5.10.0", False)]
+)
+def test_the_trainer_compares_them_in_some_releases(release: str, refused: bool, tmp_path: Path) -> None:
+    found = found_in(tmp_path, "t.json", ARGUMENTS.format(UNSYNCED), {"transformers": release})
+    assert ("error efficient-loading-unsynced" in found) is refused
+
+
+@pytest.mark.parametrize(("release", "stated"), [("5.9.0", None), ("5.10.0", "local")])
+def test_the_trainer_reads_the_kind_of_state_dict_from_510_on(
+    release: str, stated: str | None, tmp_path: Path
+) -> None:
+    path = tmp_path / "t.json"
+    path.write_text(ARGUMENTS.format('"version": 2, "state_dict_type": "LOCAL_STATE_DICT"'))
+    found = configured([str(path)], SHARED, {"transformers": release})
+    assert {each.key: each.value for each in found.facts}.get("train.fsdp_state_dict") == stated
