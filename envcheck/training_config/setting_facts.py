@@ -52,11 +52,11 @@ def _evidence(context: DialectContext) -> str:
 def _stated(context: DialectContext, setting: Setting, *, weak: bool) -> Iterator[Fact]:
     """Yield the facts that one setting states by its weak rows, or by the others.
 
-    A row states nothing if the installed release is known not to have its name.
+    A row states nothing if the installed release ignores its name.
     """
     decided: set[str] = set()
     for row in context.rows(setting.name):
-        if context.release_matches(row.versions, row.package) is Tri.NO:
+        if _is_ignored(context, setting, row):
             continue
         if any(name in context.settings and _is_off(context.settings[name].value) for name in row.off):
             continue
@@ -65,6 +65,18 @@ def _stated(context: DialectContext, setting: Setting, *, weak: bool) -> Iterato
         decided.add(row.key)
         if row.weak is weak and not _outside_vocabulary(row, reading):
             yield Fact(row.key, reading, location(setting))
+
+
+def _is_ignored(context: DialectContext, setting: Setting, row: DialectRow) -> bool:
+    """Return whether the installed release does not read this name in its section, and does not refuse it.
+
+    A refused name still states what its author means. Outside of sections, a script may add the name itself.
+    """
+    section = setting.name.rpartition(".")[0]
+    return bool(section) and (
+        context.release_matches(row.versions, row.package) is Tri.NO
+        and context.refuses_unknown(section) is not Tri.YES
+    )
 
 
 def _value(row: DialectRow, setting: Setting) -> SettingValue:
