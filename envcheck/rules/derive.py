@@ -843,7 +843,7 @@ def _device_code(inventory: Inventory, tables: Tables) -> Inventory:
         if missing is None and not is_capability(capability):
             missing = Unknown(f"gpu.compute_capability: {capability!r} is not two numbers such as 9.0")
         yield from _torch_releases_for(capability, missing or code.unread, code, inventory)
-        yield _in_torch_build(capability, missing, inventory)
+        yield _in_torch_build(capability, missing, inventory, tables)
         without = missing or _packages_without_code(code.packages, capability)
         yield Fact("gpu.packages_without_code", without, "derived from what their files hold")
 
@@ -863,16 +863,43 @@ def _torch_releases_for(
     yield Fact("gpu.torch_nearest", nearest, source)
 
 
-def _in_torch_build(capability: str, missing: Reading | None, inventory: Inventory) -> Fact:
+def _in_torch_build(capability: str, missing: Reading | None, inventory: Inventory, tables: Tables) -> Fact:
     """Return the fact whether the installed torch has machine code for a GPU, or PTX it can compile."""
     key = "gpu.in_torch_build"
-    missing = missing or _missing(inventory, "build.torch.architectures")
+    unread = missing or _missing(inventory, "build.torch.architectures")
+    if missing is None and unread is not None and _nightly_is_too_old(capability, inventory, tables):
+        return Fact(key, Known(False), "derived from the releases of torch for the same CUDA")
+    missing = unread
     if missing is not None:
         return Fact(key, missing, "derived from build.torch.architectures")
     value = inventory.known("build.torch.architectures")
     built = value if isinstance(value, tuple) else ()
     runs = has_code(built, capability) or has_ptx(built, capability)
     return Fact(key, Known(runs), f"derived from gpu.compute_capability, {', '.join(built)}")
+
+
+def _nightly_is_too_old(capability: str, inventory: Inventory, tables: Tables) -> bool:
+    """Return whether a GPU is newer than all code of the releases for the CUDA that a nightly build names.
+
+    The compiler of that CUDA does not know the GPU then: each release for CUDA 12.4 ends at sm_90, because
+    sm_100 and sm_120 came with CUDA 12.8. Which older GPUs a nightly build serves is not known.
+    """
+    torch, cuda = _text(inventory, "pkg.torch"), inventory.known("cuda.runtime")
+    parsed = versions.parse(torch)
+    plain = _CUDA_LABEL.fullmatch(versions.local_label(torch)) is not None
+    if parsed is None or not parsed.is_devrelease or not plain or _unread_build(inventory) is not None:
+        return False
+    released = {each for build in tables.torch_builds if build.cuda == cuda for each in build.architectures}
+    released.update(
+        each for other in tables.torch_variants if other.cuda == cuda for each in other.architectures
+    )
+    newest = max((_number(each) for each in released), default=0)
+    return 0 < newest < _number(capability) and not has_ptx(tuple(released), capability)
+
+
+def _number(architecture: str) -> int:
+    """Return 120 for `sm_120`, `compute_120`, `12.0`; letters at its end are left out."""
+    return int("".join(each for each in architecture if each.isdecimal()) or 0)
 
 
 def _packages_without_code(compiled: Mapping[str, tuple[str, ...]], capability: str) -> Reading:

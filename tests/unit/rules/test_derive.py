@@ -373,6 +373,23 @@ def test_the_nearest_release_with_code_for_a_gpu(torch: str, gpu: str, nearest: 
     assert reading(facts, "gpu.torch_nearest", 0) == nearest
 
 
+@pytest.mark.parametrize(
+    ("torch", "gpu", "has"),
+    [
+        ("2.7.0.dev20250310+cu124", "NVIDIA GeForce RTX 5090", Known(False)),  # its compiler ends at sm_90
+        ("2.7.0.dev20250310+cu124", "NVIDIA H100 80GB HBM3", None),  # which older GPUs it serves is not known
+        ("2.8.0.dev20250601+cu128", "NVIDIA GeForce RTX 5090", None),
+        ("2.10.0.dev20251001+cu126", "NVIDIA B200", Known(False)),
+        ("2.7.0a0+ecf3bae40a.nv25.02", "NVIDIA GeForce RTX 5090", None),  # a build of somebody else
+    ],
+)
+def test_a_nightly_has_no_code_that_its_compiler_does_not_know(
+    torch: str, gpu: str, has: Reading | None
+) -> None:
+    found = reading(f'pkg = {{ torch = "{torch}" }}\n[[gpu]]\nname = "{gpu}"', "gpu.in_torch_build", 0)
+    assert found == has if has else isinstance(found, Unknown)
+
+
 def test_cuda_compat_makes_only_an_old_driver_undecided() -> None:
     facts = 'pkg = {{ torch = "2.13.0" }}\ndriver = {{ version = "{}" }}\ncuda = {{ compat = "580.65.06" }}'
     assert isinstance(reading(facts.format("535.104.05"), "cuda.minimum_driver"), Unknown)
