@@ -6,7 +6,7 @@ requirements, `doctor` and `check` report about a list what `pip check` would re
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from envcheck.commands.atlas_tables import release_table
 from envcheck.core.facts import (
@@ -20,6 +20,7 @@ from envcheck.core.facts import (
     package_name,
 )
 from envcheck.core.findings import Evidence, Finding, Judgement, Verdict
+from envcheck.core.nvidia import cuda_of_libraries
 from envcheck.core.rules import Severity
 from envcheck.knowledge.requirement_windows import (
     DisjointWindows,
@@ -57,6 +58,8 @@ def with_published_requirements(read: Inventory) -> Inventory:
             for line in (row.requires if row else ())
             if _required_name(line) in listed and not _depends_on_build(version, line)
         )
+        if package == "torch" and _is_for_another_cuda(lines, listed):
+            lines = tuple(line for line in lines if not _required_name(line).startswith(CUDA_LIBRARIES))
         if lines:
             source = f"{PUBLISHED}{package} {version}"
             facts.append(Fact(package_key(package, "requires"), Known(lines), source))
@@ -158,6 +161,13 @@ def _no_release(window: DisjointWindows, read: Inventory) -> Finding:
         [Evidence(read.fact(package_key(ask.package))) for ask in window.asks],
         group="no-release",
     )
+
+
+def _is_for_another_cuda(lines: Sequence[str], listed: Mapping[str, str]) -> bool:
+    """Return whether a list has the CUDA libraries of another build of torch than the public index has."""
+    required = {_required_name(line): line.partition("==")[2].partition(";")[0].strip() for line in lines}
+    own, default = cuda_of_libraries(listed), cuda_of_libraries(required)
+    return own is not None and default is not None and own != default
 
 
 def _depends_on_build(version: str, line: str) -> bool:

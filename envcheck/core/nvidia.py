@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 CODES = {
     1: "not initialised",
     2: "invalid argument",
@@ -157,3 +159,17 @@ def _by_prefix(entry: str, uuids: list[str] | tuple[str, ...]) -> int | None:
         return None
     matches = [index for index, uuid in enumerate(uuids) if uuid.startswith(entry)]
     return matches[0] if len(matches) == 1 else None
+
+
+def cuda_of_libraries(package_versions: Mapping[str, str]) -> str | None:
+    """Return the CUDA, such as `12.8`, of the CUDA libraries in a list of packages; None if they disagree.
+
+    Every build of torch for a CUDA pins the libraries of that CUDA. A list that was resolved against an index
+    for another CUDA has other libraries than the build on the public index, even if torch has no local label.
+    """
+    for suffix in ("", "-cu13", "-cu12", "-cu11"):
+        named = [package_versions.get(f"nvidia-cuda-{part}{suffix}", "") for part in ("runtime", "nvrtc")]
+        found = {".".join(each.split(".")[:2]) for each in named}
+        if all(named) and len(found) == 1:
+            return found.pop()
+    return None

@@ -26,7 +26,7 @@ from envcheck.core.facts import (
     is_package_key,
     package_of_key,
 )
-from envcheck.core.nvidia import has_code, has_ptx, is_capability
+from envcheck.core.nvidia import cuda_of_libraries, has_code, has_ptx, is_capability
 from envcheck.core.rules import Default, Matrix, When
 from envcheck.core.tables import GpuModel, Tables, TorchBuild
 from envcheck.rules.clauses import evaluate
@@ -367,7 +367,7 @@ def _torch_build(inventory: Inventory, tables: Tables) -> Inventory:
         return _add(inventory, (Fact(key, missing, "derived from pkg.torch") for key in keys))
     torch = _text(inventory, "pkg.torch")
     build = _build_of(tables, torch)
-    runtime = _torch_cuda(inventory, torch, build)
+    runtime = _torch_cuda(inventory, torch, build, tables)
     source = f"derived from torch {torch}"
     facts = [Fact("cuda.runtime", runtime, source)]
     unread = _unread_build(inventory) if isinstance(runtime, Known) else None
@@ -417,7 +417,7 @@ def _unlisted(torch: str) -> Unknown:
     return Unknown(f"torch {torch} is not among the releases whose builds are known")
 
 
-def _torch_cuda(inventory: Inventory, torch: str, build: TorchBuild | None) -> Reading:
+def _torch_cuda(inventory: Inventory, torch: str, build: TorchBuild | None, tables: Tables) -> Reading:
     built = inventory.reading("build.torch.cuda")
     if not _not_given(built):
         return built
@@ -426,7 +426,16 @@ def _torch_cuda(inventory: Inventory, torch: str, build: TorchBuild | None) -> R
         return _cuda_of_label(torch, label)
     if build is None:
         return _unlisted(torch)
+    listed = _cuda_of_listed_libraries(inventory)
+    if any((each.torch, each.cuda) == (build.version, listed) for each in tables.torch_variants):
+        return Known(listed or "")
     return _default_cuda(inventory, build)
+
+
+def _cuda_of_listed_libraries(inventory: Inventory) -> str | None:
+    """Return the CUDA of the CUDA libraries beside torch."""
+    names = [key for key in inventory.facts if key.startswith("pkg.nvidia-cuda-")]
+    return cuda_of_libraries({package_of_key(key): str(inventory.known(key) or "") for key in names})
 
 
 def _default_cuda(inventory: Inventory, build: TorchBuild) -> Reading:

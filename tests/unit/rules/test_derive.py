@@ -374,6 +374,22 @@ def test_the_nearest_release_with_code_for_a_gpu(torch: str, gpu: str, nearest: 
 
 
 @pytest.mark.parametrize(
+    ("runtime", "nvrtc", "cuda"),
+    [
+        ("12.8.57", "12.8.61", Known("12.8")),
+        ("12.6.77", "12.6.77", Known("12.6")),
+        ("12.8.57", "12.6.77", Known("12.6")),  # only one was replaced
+        ("12.1.105", "12.1.105", Known("12.6")),  # no torch 2.7.0 was built for it
+    ],
+)
+def test_the_cuda_libraries_of_a_list_name_the_build_of_torch(
+    runtime: str, nvrtc: str, cuda: Reading
+) -> None:
+    libraries = f'nvidia-cuda-runtime-cu12 = "{runtime}", nvidia-cuda-nvrtc-cu12 = "{nvrtc}"'
+    assert reading(f'pkg = {{ torch = "2.7.0", {libraries} }}', "cuda.runtime") == cuda
+
+
+@pytest.mark.parametrize(
     ("torch", "gpu", "has"),
     [
         ("2.7.0.dev20250310+cu124", "NVIDIA GeForce RTX 5090", Known(False)),  # its compiler ends at sm_90

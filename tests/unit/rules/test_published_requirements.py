@@ -49,6 +49,14 @@ def test_requirements_on_packages_that_are_not_listed_are_not_missed() -> None:
     assert violated(judged(facts)) == {}
 
 
+def test_a_list_with_all_libraries_of_another_cuda_is_for_another_build() -> None:
+    libraries = 'nvidia-cublas-cu12 = "12.8.3.14"\nnvidia-cuda-runtime-cu12 = "12.8.57"\n'
+    facts = f'[pkg]\ntorch = "2.7.0"\n{libraries}nvidia-cuda-nvrtc-cu12 = "12.8.61"\n'
+
+    assert violated(judged(facts)) == {}
+    assert len(violated(judged(facts.replace("12.8.61", "12.6.77")))) == len(("cublas", "runtime"))
+
+
 @pytest.mark.parametrize(("torch", "violated_here"), [("2.9.0", True), ("2.9.0+cu129", False)])
 def test_a_build_for_another_cuda_is_not_held_to_the_public_build_s_cuda_libraries(
     torch: str, violated_here: bool
