@@ -10,7 +10,11 @@ from envcheck import dependency_files, probes
 from envcheck.commands import edits, examine, gate, ranges
 from envcheck.commands.examine import ExamineRequest
 from envcheck.commands.planned_fixes import with_planned_fixes
-from envcheck.commands.published_requirements import CUDA_LIBRARIES, is_implied
+from envcheck.commands.published_requirements import (
+    CUDA_LIBRARIES,
+    is_implied,
+    with_published_requirements,
+)
 from envcheck.core.errors import InputError
 from envcheck.core.facts import Fact, Inventory, Known, Unknown
 from envcheck.core.findings import Evidence, Finding, Plan, Report, Verdict, worst_first
@@ -24,6 +28,9 @@ from envcheck.policy.decision import Decision, DeclaredMachine, Settings
 from envcheck.policy.generated_findings import generated_finding
 from envcheck.policy.merged_report import merge_reports
 from envcheck.reports.findings import place_of
+
+_USUAL_PYTHON = "3.11"
+"""The Python whose requirements are read of a list that names none."""
 
 
 class Checked(NamedTuple):
@@ -144,6 +151,8 @@ def _judge_list(dependencies: DependencyList, context: _Context) -> tuple[Report
     read = dependency_files.inventory(dependencies)
     if context.python and read.known("python.version") is None:
         read = read.with_facts([Fact("python.version", Known(context.python), "--python-version")])
+    elif dependencies.pythons and _USUAL_PYTHON not in dependencies.pythons:
+        read = with_published_requirements(read, dependencies.pythons[0])
     read, diagnostics = examine.complete_inventory(read, context.request, context.matrix)
     found = ranges.read_ranges(dependencies, str(read.known("python.version") or ""))
     read = ranges.with_choice(read, found) if found else read

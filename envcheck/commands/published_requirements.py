@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from envcheck.commands.atlas_tables import release_table
+from envcheck.core import markers
 from envcheck.core.facts import (
     NOT_GIVEN,
     Fact,
@@ -37,10 +38,11 @@ CUDA_LIBRARIES = ("nvidia-", "cuda-")
 _NAME_ENDS_AT = " <>=!~;[(@"
 
 
-def with_published_requirements(read: Inventory) -> Inventory:
+def with_published_requirements(read: Inventory, python: str = "") -> Inventory:
     """Return the inventory with the requirements of each known release on the other listed packages.
 
-    If the inventory has the requirements of any package, it is an environment and returned unchanged.
+    If the inventory has the requirements of any package, it is an environment and returned unchanged. With a
+    Python, the requirements are those for it, without their markers.
     """
     listed = {
         package_name(key): str(fact.value)
@@ -60,6 +62,8 @@ def with_published_requirements(read: Inventory) -> Inventory:
         )
         if package == "torch" and _is_for_another_cuda(lines, listed):
             lines = tuple(line for line in lines if not _required_name(line).startswith(CUDA_LIBRARIES))
+        if python:
+            lines = _for_python(lines, read, python)
         if lines:
             source = f"{PUBLISHED}{package} {version}"
             facts.append(Fact(package_key(package, "requires"), Known(lines), source))
@@ -161,6 +165,12 @@ def _no_release(window: DisjointWindows, read: Inventory) -> Finding:
         [Evidence(read.fact(package_key(ask.package))) for ask in window.asks],
         group="no-release",
     )
+
+
+def _for_python(lines: Sequence[str], read: Inventory, python: str) -> tuple[str, ...]:
+    environment = marker_environment(read.with_facts([Fact("python.version", Known(python), "lock")]))
+    split = [line.partition(";") for line in lines]
+    return tuple(bare for bare, _, marker in split if not marker or markers.matches(marker, environment))
 
 
 def _is_for_another_cuda(lines: Sequence[str], listed: Mapping[str, str]) -> bool:

@@ -53,7 +53,7 @@ class DependencyList(NamedTuple):
     `whole` means that the list has everything that will be installed, dependencies included. `remarks` say
     what was not read, each with its place. `fresh` means that nothing is installed yet, so an installer
     chooses the versions that are left open. `overridden` names packages for which the file overrides what
-    other packages require.
+    other packages require. `pythons` are those that a lock has these versions for, if it tells.
     """
 
     name: str
@@ -63,6 +63,7 @@ class DependencyList(NamedTuple):
     remarks: tuple[str, ...] = ()
     fresh: bool = False
     overridden: frozenset[str] = frozenset()
+    pythons: tuple[str, ...] = ()
 
 
 NEEDS_PYTHON = "its marker depends on the Python version, which is not given"

@@ -742,6 +742,22 @@ def test_forks_of_a_lock_by_python_are_told_apart(tmp_path: Path) -> None:
     assert check(tmp_path, "uv.lock", lock, "--python-version", "3.12").code == 1
 
 
+def test_the_python_of_a_part_of_a_lock_decides_which_requirements_apply(tmp_path: Path) -> None:
+    """Expect no accusation: mistral-common asks for numpy below 2.4 on Python 3.12 and older only."""
+    package = '[[package]]\nname = "{}"\nversion = "{}"\n{}'
+    fork = "resolution-markers = [\"python_full_version {} '3.13'\"]\n"
+    lock = 'version = 1\nrequires-python = ">=3.12"\n' + "".join(
+        [
+            package.format("mistral-common", "1.11.0", 'dependencies = [{ name = "numpy" }]\n'),
+            package.format("numpy", "1.26.4", fork.format("<")),
+            package.format("numpy", "2.4.1", fork.format(">=")),
+        ]
+    )
+
+    assert "asks for numpy" not in check(tmp_path, "uv.lock", lock).out
+    assert "asks for numpy" in check(tmp_path, "uv.lock", lock.replace("1.26.4", "2.4.0")).out
+
+
 PIXI = """\
 version: 6
 environments:

@@ -61,5 +61,5 @@ def lists_by_python(
         of_python = f"Python {pythons[0]}" if len(pythons) == 1 else f"Python {pythons[0]} to {pythons[-1]}"
         words = ", ".join(filter(None, (label, of_python if several else "")))
         title = f"{name} ({words})" if words else name
-        lists.append(DependencyList(title, tuple(packages[content]), whole=True))
+        lists.append(DependencyList(title, tuple(packages[content]), whole=True, pythons=tuple(pythons)))
     return tuple(lists)
