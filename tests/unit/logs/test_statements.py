@@ -206,6 +206,18 @@ def test_only_a_parent_that_points_to_its_worker_is_a_consequence() -> None:
             "trl 0.9.4 requires transformers >= 4.31.0, < 5, but you have transformers 5.1.0 which is incompatible.",
             ("trl 0.9.4 requires transformers >= 4.31.0, < 5; 5.1.0 is installed",),
         ),
+        (
+            (
+                "Because no versions of trl match >0.9.6,<0.10.0\n"
+                " and trl (0.9.6) depends on transformers (>=4.31.0,<5), trl (>=0.9.6,<0.10.0) is forbidden.\n"
+                "So, because demo depends on both transformers (^5.0) and trl (^0.9.6), version solving failed."
+            ),
+            (
+                "trl 0.9.6 requires transformers>=4.31.0,<5",
+                "demo requires transformers^5.0",
+                "demo requires trl^0.9.6",
+            ),
+        ),
     ],
 )
 def test_the_requirements_that_clash_are_named(text: str, found: tuple[str, ...]) -> None:
