@@ -182,7 +182,7 @@ def test_a_sound_variant_passes(well: Any, variant: str) -> None:
         ("free_memory", "needs a GPU"),
         ("pinned_copies", "needs a GPU"),
         ("flash-attn", "loads; its kernels need a GPU"),
-        ("causal-conv1d", "cannot be loaded without a GPU: libcuda.so.1: cannot open shared object file"),
+        ("causal-conv1d", "needs a GPU: libcuda.so.1: cannot open shared object file"),
         ("xformers", "not installed"),
         ("deepspeed-ops", "none was built when DeepSpeed was installed"),
         ("apex", "no compiled extensions, or is another package of that name"),

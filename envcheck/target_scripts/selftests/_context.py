@@ -12,6 +12,9 @@ from _outcome import Failed, Skipped, signature
 ALL_RANKS = -1
 """The rank at fault where all ranks are."""
 
+WITHOUT_GPU = ("libcuda.so.1:", "0 active drivers", "no NVIDIA driver", "No CUDA GPUs are available")
+"""Messages of the loader, triton and torch where there is no driver or no GPU."""
+
 
 class TestContext(RankJournal):
     """The first argument of every self-test: reports results, gives access to torch and to other ranks."""
@@ -62,6 +65,12 @@ class TestContext(RankJournal):
     def skip(self, why):
         """Raise Skipped: the claim cannot be tested here."""
         raise Skipped(why)
+
+    def skip_without_gpu(self, error):
+        """Skip on a CPU if an error only reports that there is no GPU or driver."""
+        text = str(error)
+        if self.device_type == "cpu" and any(message in text for message in WITHOUT_GPU):
+            self.skip(f"needs a GPU: {text.strip().splitlines()[0]}")
 
     # --- comparing -----------------------------------------------------------------------------------
 

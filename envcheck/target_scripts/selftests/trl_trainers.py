@@ -58,7 +58,12 @@ def run(test, variant):
     trainer = build(test)
     before = {name: weight.detach().clone() for name, weight in trainer.model.named_parameters()}
     with test.call(f"{type(trainer).__name__}.train"):
-        trainer.train()
+        try:
+            trainer.train()
+        except RuntimeError as error:
+            # Releases of TRL with Triton kernels start them on the CPU too.
+            test.skip_without_gpu(error)
+            raise
     if trainer.state.global_step != STEPS:
         test.fail(f"{STEPS} steps were asked for, the trainer took {trainer.state.global_step}")
     losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
