@@ -97,6 +97,13 @@ class DialectContext:
         """Return whether settings certainly are as `when` states, and the release may be within bounds."""
         return self._all_match(when) is Tri.YES and self.release_matches(bounds, package) is not Tri.NO
 
+    def undecided_by(self, when: Mapping[str, Any]) -> Setting | None:
+        """Return the setting, known only at run time, that decides whether settings are as `when` states."""
+        if self._all_match(when) is not Tri.MAYBE:
+            return None
+        found = (self.settings[name] for name in when if name in self.settings)
+        return next((setting for setting in found if isinstance(setting.value, Unknown)), None)
+
     def _all_match(self, when: Mapping[str, Any]) -> Tri:
         return min((self._matches(name, expected) for name, expected in when.items()), default=Tri.YES)
 

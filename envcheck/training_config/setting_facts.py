@@ -269,7 +269,16 @@ def open_facts(context: DialectContext) -> Iterator[Fact]:
             ):
                 reading = Unknown(f"{setting.name} is not understood")
                 yield Fact(family.key, reading, location(setting))
+    yield from _opened_by_condition(context)
     yield from _opened_by_model(context)
+
+
+def _opened_by_condition(context: DialectContext) -> Iterator[Fact]:
+    """Yield as Unknown the facts that a setting implies by a value that is known only at run time."""
+    for implied in context.dialect.implied:
+        setting = context.undecided_by(implied.when)
+        if setting is not None and isinstance(setting.value, Unknown):
+            yield Fact(implied.key, setting.value, location(setting))
 
 
 def suggested_facts(context: DialectContext) -> Iterator[Fact]:
