@@ -24,7 +24,9 @@ DEEPEST = 64
 MOST_KEY_PARTS = 32
 """The most parts of one dotted TOML key: `a.b.c` has three."""
 
-_TOO_DEEP = f"nested too deeply (more than {DEEPEST} levels)"
+TOO_DEEP = f"nested too deeply (more than {DEEPEST} levels)"
+"""Said of a text that has more."""
+
 _MOST_TABLES = 100_000  # tables, lists and further key parts of a TOML text: each takes a kilobyte in tomllib
 _MOST_VALUES = 200_000  # in a TOML text, counted by equals signs and commas: tomllib takes up to 10 µs each
 _MOST_YAML_NODES = 20_000
@@ -104,7 +106,7 @@ def check_toml(text: str, where: str) -> None:
             case _:
                 continue
         if depth > DEEPEST:
-            raise InputError(_place(text, token.start(), where), f"not TOML: {_TOO_DEEP}")
+            raise InputError(_place(text, token.start(), where), f"not TOML: {TOO_DEEP}")
         if tables > _MOST_TABLES or values > _MOST_VALUES:
             excess = f"{_MOST_TABLES} tables" if tables > _MOST_TABLES else f"{_MOST_VALUES} values"
             raise InputError(_place(text, token.start(), where), f"more than {excess} in one file")
@@ -124,7 +126,7 @@ def check_json(text: str, where: str, largest: int = LARGEST) -> None:
         if token[0] in "[{":
             depth += 1
             if depth > DEEPEST:
-                raise InputError(_place(text, token.start(), where), f"not JSON: {_TOO_DEEP}")
+                raise InputError(_place(text, token.start(), where), f"not JSON: {TOO_DEEP}")
         elif token[0] in "]}":
             depth -= 1
 
@@ -149,8 +151,21 @@ def check_yaml(text: str, where: str) -> None:
         nodes += isinstance(event, yaml.NodeEvent)
         if depth > DEEPEST or nodes > _MOST_YAML_NODES:
             mark: Any = event.start_mark
-            what = f"not YAML: {_TOO_DEEP}" if depth > DEEPEST else f"more than {_MOST_YAML_NODES} values"
+            what = f"not YAML: {TOO_DEEP}" if depth > DEEPEST else f"more than {_MOST_YAML_NODES} values"
             raise InputError(Place(where, mark.line + 1, mark.column + 1), what)
+
+
+def yaml_error(error: Exception, where: str) -> InputError:
+    """Return the input error that says what PyYAML refused, with line and column where it gives them.
+
+    PyYAML 6.0.4 brought a limit of its own, 1,000 levels, which its scanner, reading ahead, can meet
+    before the event at which the reader's own limit is passed.
+    """
+    mark: Any = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+    problem = getattr(error, "problem", None) or getattr(error, "context", None) or str(error)
+    place = Place(where, mark.line + 1, mark.column + 1) if mark else Place(where)
+    said = TOO_DEEP if "maximum nesting depth" in problem else " ".join(problem.split())
+    return InputError(place, f"not YAML: {said}")
 
 
 def check_yaml_size(text: str, where: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from envcheck.core.errors import InputError
 from envcheck.core.facts import Fact, Known, Unknown, normalised
-from envcheck.core.parsing import check_yaml
+from envcheck.core.parsing import check_yaml, yaml_error
 from envcheck.dependency_files import DependencyFormat, DependencyList, ListedPackage, ReadingContext
 from envcheck.dependency_files.parsing.conda_files import NAMES, conda_companions
 from envcheck.dependency_files.parsing.requirement import conda_version
@@ -98,11 +98,9 @@ def _dependencies(text: str, where: str) -> Any:
     try:
         check_yaml(text, where)
         root: Any = yaml.compose(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
-        place = f"{where}:{mark.line + 1}:{mark.column + 1}" if mark else where
-        raise InputError(place, f"not YAML: {error.problem or 'cannot be read'}") from None
-    except (yaml.YAMLError, RecursionError, ValueError):
+    except yaml.YAMLError as error:
+        raise yaml_error(error, where) from None
+    except (RecursionError, ValueError):
         raise InputError(where, "not YAML") from None
     for key, value in root.value if _is_mapping(root) else ():
         if key.value == "dependencies":

@@ -371,10 +371,10 @@ def test_a_path_that_is_not_a_regular_file_is_one_line_and_does_not_hang(
     ("content", "message"),
     [
         (b'{"zero_optimization": {"stage": 3}', "1:35: not JSON"),
-        (b'{"train_batch_size": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "nested deeper than"),
+        (b'{"train_batch_size": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "nested too deeply"),
         (b"\xff\xfe\x00", "UTF-16: save it as UTF-8"),
         (b"a: &a [x, x]\nb: [*a" + b", *a" * 20_000 + b"]", "expands to more than"),
-        (b"a: " + b"[" * 100_000, "nested deeper than"),
+        (b"a: " + b"[" * 100_000, "nested too deeply"),
         (b"\x1f\x8b\x08" + bytes(range(1, 256)), "a binary file"),
         (b"", "an empty file"),
     ],

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from envcheck.core.errors import InputError, Place
-from envcheck.core.parsing import check_json, parse_json
+from envcheck.core.parsing import DEEPEST, TOO_DEEP, check_json, parse_json
 from envcheck.training_config.document import Document, Section, Setting, SettingValue
 from envcheck.training_config.readers import ConfigReader
 from envcheck.training_config.source_lines import SourceLines
@@ -25,7 +25,6 @@ _TOKEN = re.compile(
 )
 _LITERALS = {"true": True, "false": False, "null": None}
 _FLOATS = ("NaN", "Infinity", "-Infinity")  # accepted by Python's json, by DeepSpeed and by transformers
-_MAX_DEPTH = 64
 
 
 def recognises(text: str) -> bool:
@@ -53,7 +52,7 @@ class _Token(NamedTuple):
 
 
 class _JsonParser:
-    """A recursive-descent parser; `token` is the next one. Depth is limited by `_MAX_DEPTH`."""
+    """A recursive-descent parser; `token` is the next one. Depth is limited by `DEEPEST`."""
 
     def __init__(self, text: str, file: str) -> None:
         self.lines, self.file = SourceLines(text, file), file
@@ -105,8 +104,8 @@ class _JsonParser:
 
     def _object(self, path: str, depth: int) -> tuple[Section, list[Setting]]:
         """Return the names and the settings of an object, each section before the settings inside it."""
-        if depth > _MAX_DEPTH:
-            raise InputError(self._place(self.token), f"not JSON: nested deeper than {_MAX_DEPTH}")
+        if depth > DEEPEST:
+            raise InputError(self._place(self.token), f"not JSON: {TOO_DEEP}")
         self._take("{", "an object")
         found: dict[str, list[Setting]] = {}
         while not self._at("}"):
@@ -145,8 +144,8 @@ class _JsonParser:
 
     def _list(self, path: str, depth: int) -> tuple[SettingValue, list[Setting]]:
         """Return a list and the settings inside the objects in it."""
-        if depth > _MAX_DEPTH:
-            raise InputError(self._place(self.token), f"not JSON: nested deeper than {_MAX_DEPTH}")
+        if depth > DEEPEST:
+            raise InputError(self._place(self.token), f"not JSON: {TOO_DEEP}")
         self._take("[", "a list")
         values: list[Any] = []
         inside: list[Setting] = []

@@ -14,13 +14,12 @@ from typing import Any, NamedTuple
 
 from envcheck.core.errors import InputError, Place
 from envcheck.core.facts import Unknown
-from envcheck.core.parsing import check_yaml_size
+from envcheck.core.parsing import DEEPEST, TOO_DEEP, check_yaml_size, yaml_error
 from envcheck.training_config.document import Document, Scalar, Section, Setting, SettingValue
 from envcheck.training_config.readers import ConfigReader
 
 _BEGINNING = re.compile(r"""(?:---(?:\s|$)|%YAML|["']?[\w./-]+["']?\s*:(?:\s|$)|\{)""")
 _OTHER_BREAK = re.compile("[\x85\u2028\u2029]")
-_MAX_DEPTH = 64
 _MAX_VALUES = 20_000  # values in one file; an alias counts each time it is used
 
 _STANDARD = "tag:yaml.org,2002:"
@@ -55,12 +54,8 @@ def parsed(text: str, file: str, *, templates: bool) -> Document:
     parser = _YamlParser(text, file, templates=templates)
     try:
         return parser.document()
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        place = Place(file, mark.line + 1, mark.column + 1) if mark else Place(file)
-        raise InputError(place, f"not YAML: {error.problem or error.context}") from None
     except yaml.YAMLError as error:
-        raise InputError(file, f"not YAML: {' '.join(str(error).split())}") from None
+        raise yaml_error(error, file) from None
 
 
 class _YamlNode(NamedTuple):
@@ -110,8 +105,8 @@ class _YamlParser:
 
     def _node(self, event: Any, depth: int) -> _YamlNode:
         """Compose the node that an event begins."""
-        if depth > _MAX_DEPTH:
-            raise InputError(self._place(event), f"nested deeper than {_MAX_DEPTH}")
+        if depth > DEEPEST:
+            raise InputError(self._place(event), f"not YAML: {TOO_DEEP}")
         if isinstance(event, self.yaml.AliasEvent):
             if event.anchor not in self.anchors:
                 raise InputError(self._place(event), f"*{event.anchor} refers to nothing before it")
