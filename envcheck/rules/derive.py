@@ -152,7 +152,7 @@ KEYS = {
     "cuda.full_driver": Key(Kind.VERSION, "driver that ships with that CUDA: from it on nothing is limited"),
     "cuda.driver": Key(Kind.VERSION, "newest CUDA that the driver supports"),
     "cuda.driver_too_old": Key(
-        Kind.FLAG, "the driver shows an older CUDA major than torch's; absent if its own version decides"
+        Kind.FLAG, "the driver shows an older CUDA than torch's; absent if its own version decides"
     ),
     "torch.cuda_available": Key(Kind.FLAG, "what torch.cuda.is_available() returned, in a report"),
     "driver.torch_last": Key(Kind.VERSION, "newest torch whose default build this driver can run"),
@@ -713,21 +713,26 @@ def _with_newer_libcuda(inventory: Inventory, floor: Reading) -> Reading:
     return floor
 
 
-def _shows_older_cuda(inventory: Inventory) -> Reading:
-    """Return whether nvidia-smi shows a CUDA major that is older than torch's, where nothing better is known.
+_FIRST_CUDA_OF_FAMILIES = 11
+"""The first CUDA whose minor versions run with every driver of the major one."""
 
-    Within a major version every driver runs every minor version, since CUDA 11. On Linux the version of the
-    driver decides if it is known; under WSL, rules of its own do.
+
+def _shows_older_cuda(inventory: Inventory) -> Reading:
+    """Return whether nvidia-smi shows a CUDA that is older than torch's, where nothing better is known.
+
+    Since CUDA 11, every driver runs every minor version of its major one. On Linux the version of the driver
+    decides if it is known; under WSL, rules of its own do.
     """
     decided = inventory.known("driver.version") is not None and inventory.known("host.os") in (None, "linux")
     if decided or inventory.known("host.wsl") is True:
         return Absent()
     shown, runtime = (
-        str(inventory.known(key) or "").partition(".")[0] for key in ("cuda.driver", "cuda.runtime")
+        versions.parse(str(inventory.known(key) or "")) for key in ("cuda.driver", "cuda.runtime")
     )
-    if not (shown.isdecimal() and runtime.isdecimal()) or inventory.known("torch.cuda_available") is True:
+    if shown is None or runtime is None or inventory.known("torch.cuda_available") is True:
         return Absent()
-    return Known(int(shown) < int(runtime))
+    parts = 1 if runtime.major >= _FIRST_CUDA_OF_FAMILIES else 2
+    return Known(shown.release[:parts] < runtime.release[:parts])
 
 
 def _shipped_driver(tables: Tables, cuda: str) -> Reading:
