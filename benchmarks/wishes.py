@@ -1,9 +1,10 @@
 """Compare `pin` with uv alone on random wishes: a target, a machine and packages of the user's own.
 
-`python benchmarks/wishes.py [COUNT [SEED]]` (default: 200, 1) uses the user's package index. For each wish it
-compares up to three answers: pin's; uv's for the same packages without any bound from the rules, and whether
-the rules accept it; and, if pin finds nothing, uv's within the bounds from the rules. They disagree in two
-ways:
+`python benchmarks/wishes.py [COUNT [SEED [RESULTS]]]` (default: 200, 1) uses the user's package index. With
+RESULTS, a file of tab-separated rows, wishes with a row there are not repeated, and new rows are
+appended; to repeat a wish, delete its row. For each wish it compares up to three answers: pin's; uv's for
+the same packages without any bound from the rules, and whether the rules accept it; and, if pin finds
+nothing, uv's within the bounds from the rules. They disagree in two ways:
 
     lost        pin finds no lock, and uv finds one that the rules accept;
     unproven    pin finds no lock and does not name what clashes, and uv finds something within the
@@ -18,6 +19,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import NamedTuple
 
 from envcheck import resolver_backends as backends
@@ -60,7 +62,7 @@ class Wish(NamedTuple):
 class Comparison(NamedTuple):
     """The answers to one wish: `lock`, `none`, `refused` or `fails`; how they disagree; pin's error message.
 
-    `bounded` is empty if pin found a lock, `disagreement` if the answers agree.
+    `bounded` is `-` if pin found a lock, `disagreement` is `agreed` if the answers agree.
     """
 
     wish: str
@@ -133,8 +135,8 @@ def compare(wish: Wish, host: Host, selected: backends.BackendSelection) -> Comp
     except ExamineError as error:
         pin, why = "fails", str(error)
     uv = _answer_of_uv(wish.goal, problem, completer)
-    bounded = _bounded_answer(wish.goal, problem, completer) if pin != "lock" else ""
-    disagreement = ""
+    bounded = _bounded_answer(wish.goal, problem, completer) if pin != "lock" else "-"
+    disagreement = "agreed"
     if pin != "lock" and "lock" in (uv, bounded):
         disagreement = "lost"
     elif pin == "none" and bounded == "refused" and "these requirements conflict" not in why:
@@ -167,25 +169,40 @@ def _bounded_answer(goal: LockTarget, problem: SearchProblem, completer: Complet
     return "refused" if found is None else "none" if isinstance(found, unpinned.Unsolvable) else "lock"
 
 
-def main(count: int, seed: int) -> None:
+def _earlier_rows(results: Path | None) -> dict[tuple[str, str], list[str]]:
+    """Return the rows of the results file by seed and number; no file has none."""
+    if results is None or not results.exists():
+        return {}
+    rows = [line.split("\t") for line in results.read_text(encoding="utf-8").splitlines()]
+    return {(row[0], row[1]): row for row in rows}
+
+
+def main(count: int, seed: int, results: Path | None) -> None:
     """Print each disagreement and the number of each combination of answers."""
     host = Host()
     selected = backends.select_backends(host, backends.every_backend(), "uv")
+    earlier = _earlier_rows(results)
     counts: Counter[str] = Counter()
     for number, wish in enumerate(wishes(count, seed), 1):
-        began = time.monotonic()
-        found = compare(wish, host, selected)
-        took = time.monotonic() - began
-        counts[f"pin {found.pin}, uv alone {found.uv}, uv in the judge's bounds {found.bounded or '-'}"] += 1
-        counts[found.disagreement or "agreed"] += 1
-        line = f"{number:3} {took:5.1f} s {found.pin:5} {found.uv:7} {found.bounded:7}"
-        print(f"{line} {found.disagreement:8} {found.wish}", flush=True)
-        if found.why and (found.disagreement or found.pin == "fails"):
-            print(f"      {found.why[:600]}", flush=True)
-    for what, number in counts.most_common():
-        print(f"{number:4} {what}")
+        row = earlier.get((str(seed), str(number)))
+        if row is None:
+            began = time.monotonic()
+            found = compare(wish, host, selected)
+            took = f"{time.monotonic() - began:.1f}"
+            row = [str(seed), str(number), took, *(" ".join(each.split()) for each in found)]
+            print("  ".join(row[1:-1]), flush=True)
+            if found.why and (found.disagreement != "agreed" or found.pin == "fails"):
+                print(f"      {found.why[:600]}", flush=True)
+            if results is not None:
+                with results.open("a", encoding="utf-8") as rows:
+                    rows.write("\t".join(row) + "\n")
+        _, pin, uv, bounded, disagreement, _ = row[3:]
+        counts[f"pin {pin}, uv alone {uv}, uv within the rules' bounds {bounded}"] += 1
+        counts[disagreement] += 1
+    for what, times in counts.most_common():
+        print(f"{times:4} {what}")
 
 
 if __name__ == "__main__":
-    given = [int(word) for word in sys.argv[1:]]
-    main(*(given + [200, 1][len(given) :]))
+    arguments = [*sys.argv[1:], *("200", "1", "")[len(sys.argv) - 1 :]]
+    main(int(arguments[0]), int(arguments[1]), Path(arguments[-1]) if arguments[-1] else None)

@@ -790,7 +790,7 @@ def test_a_package_that_lacks_its_own_name_is_two_releases_in_one(tmp_path: Path
 def test_a_class_that_lacks_an_attribute_is_not_blamed_on_the_users_line(tmp_path: Path) -> None:
     (tmp_path / "log").write_text(
         "Traceback (most recent call last):\n"
-        '  File "/work/pretrain.py", line 49, in main\n    cfg = MegatronGPTSFTModel.merge_cfg_with(path, cfg)\n'
+        '  File "/srv/pretrain.py", line 49, in main\n    cfg = MegatronGPTSFTModel.merge_cfg_with(path, cfg)\n'
         "AttributeError: type object 'MegatronGPTSFTModel' has no attribute 'merge_cfg_with'\n"
     )
     ran = envcheck("explain", "log", cwd=tmp_path)
