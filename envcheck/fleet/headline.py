@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from envcheck.core.findings import Diagnostic, Verdict
+from envcheck.core.findings import Diagnostic
 from envcheck.core.i18n import Language
 from envcheck.core.rules import Severity
 from envcheck.fleet import hostlist
@@ -17,7 +17,7 @@ _IN_HEADLINE = 40  # the same, in the first line
 
 def headline(report: FleetReport, lang: Language) -> str:
     """Return the answer, then the reasons: failures first, then what is not known."""
-    problems = [*_problems(report, report.fail_on.rank, lang), *_unknowns(report, lang)]
+    problems = [*_problems(report, report.fail_on, lang), *_unknowns(report, lang)]
     if problems:
         answer = "Do not start: {}" if report.code == 1 else "Cannot say: {}"
         return lang.say(answer, lang.say("; ").join(problems))
@@ -27,29 +27,25 @@ def headline(report: FleetReport, lang: Language) -> str:
 def _sound(report: FleetReport, lang: Language) -> str:
     """Return what is known of nodes on which a job may start: nothing, or problems below the threshold."""
     nodes = counted_nodes(len(report.nodes), lang)
-    lesser = list(_problems(report, Severity.WARNING.rank, lang))
+    lesser = list(_problems(report, Severity.WARNING, lang))
     if not lesser:
         return lang.say("no known problem on {}", nodes)
     return lang.say("no known error on {}, but {}", nodes, lang.say("; ").join(lesser))
 
 
-def _problems(report: FleetReport, rank: int, lang: Language) -> Iterator[str]:
+def _problems(report: FleetReport, threshold: Severity, lang: Language) -> Iterator[str]:
     """Yield what is at or above a severity: findings, differences, and mistakes in the configuration."""
-    broken = [
-        each
-        for each in report.findings
-        if each.finding.verdict is Verdict.BROKEN and each.finding.severity.rank >= rank
-    ]
-    if broken:
-        names = {name for each in broken for name in each.nodes}
+    problems = report.problems(threshold)
+    if problems.broken:
+        names = {name for each in problems.broken for name in each.nodes}
         ordered = [name for name in report.nodes if name in names]
-        title = lang.title(broken[0].finding.rule.id, broken[0].finding.rule.title)
-        counts = _counts([each.finding.severity for each in broken], lang)
+        first = problems.broken[0].finding.rule
+        counts = _counts([each.finding.severity for each in problems.broken], lang)
+        title = lang.title(first.id, first.title)
         yield lang.say("{} on {}: {}", counts, _nodes_of(ordered, report, lang), title)
-    different = [each for each in report.differences if each.severity.rank >= rank and len(each.values) > 1]
-    if different:
-        yield _differing(different, lang)
-    yield from (_remark(each, lang) for each in report.diagnostics if each.severity.rank >= rank)
+    if problems.different:
+        yield _differing(problems.different, lang)
+    yield from (_remark(each, lang) for each in problems.diagnostics)
 
 
 def _differing(different: Sequence[NodeDifference], lang: Language) -> str:
@@ -90,9 +86,8 @@ def _counts(severities: Sequence[Severity], lang: Language) -> str:
 
 def _unknowns(report: FleetReport, lang: Language) -> Iterator[str]:
     """Yield the reasons why it cannot be decided whether a job may start."""
-    unread = [each for each in report.differences if each.severity is Severity.ERROR and each.unread]
-    if unread:
-        names = lang.say(", ").join(lang.word(each.name) for each in unread)
+    if report.unread:
+        names = lang.say(", ").join(lang.word(each.name) for each in report.unread)
         yield lang.say("{} could not be read everywhere", names)
     if report.missing:
         yield _missing(report, lang)

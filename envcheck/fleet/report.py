@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from envcheck.core.findings import Verdict
 from envcheck.core.i18n import counted
-from envcheck.core.rules import Severity
 from envcheck.fleet import hostlist
 from envcheck.fleet.differences import NodeDifference
 from envcheck.fleet.summary import FleetFinding, FleetReport
@@ -120,26 +118,19 @@ def reasons(report: FleetReport) -> tuple[str, ...]:
 
 def _failures(report: FleetReport) -> Iterator[str]:
     """Yield the reasons not to start a job: everything at or above the severity that fails."""
-    level = report.fail_on.rank
-    broken = [
-        each
-        for each in report.findings
-        if each.finding.verdict is Verdict.BROKEN and each.finding.severity.rank >= level
-    ]
-    if broken:
-        nodes = {name for each in broken for name in each.nodes}
-        yield f"{counted(len(broken), 'known failure')} on {counted(len(nodes), 'node')}"
-    different = [each for each in report.differences if each.severity.rank >= level and len(each.values) > 1]
-    if different:
-        yield f"nodes differ in {', '.join(each.name for each in different)}"
-    yield from (each.text for each in report.diagnostics if each.severity.rank >= level)
+    problems = report.problems(report.fail_on)
+    if problems.broken:
+        nodes = {name for each in problems.broken for name in each.nodes}
+        yield f"{counted(len(problems.broken), 'known failure')} on {counted(len(nodes), 'node')}"
+    if problems.different:
+        yield f"nodes differ in {', '.join(each.name for each in problems.different)}"
+    yield from (each.text for each in problems.diagnostics)
 
 
 def _unknowns(report: FleetReport) -> Iterator[str]:
     """Yield the reasons why it cannot be decided whether a job may start."""
-    unread = [each for each in report.differences if each.severity is Severity.ERROR and each.unread]
-    if unread:
-        yield f"{', '.join(each.name for each in unread)} could not be read everywhere"
+    if report.unread:
+        yield f"{', '.join(each.name for each in report.unread)} could not be read everywhere"
     if report.missing:
         yield f"{counted(len(report.missing), 'report')} missing"
     if report.refused:

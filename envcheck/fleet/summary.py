@@ -65,6 +65,18 @@ class FleetContext:
     fail_on: Severity = Severity.ERROR
 
 
+class FleetProblems(NamedTuple):
+    """What is broken, unequal or wrong on a fleet, at or above a severity."""
+
+    broken: tuple[FleetFinding, ...]
+    different: tuple[NodeDifference, ...]  # with more than one value
+    diagnostics: tuple[Diagnostic, ...]
+
+    def __bool__(self) -> bool:
+        """Return whether there is any problem."""
+        return any(self)
+
+
 class FleetReport(NamedTuple):
     """Everything that `envcheck fleet` reports."""
 
@@ -90,16 +102,30 @@ class FleetReport(NamedTuple):
     @property
     def code(self) -> int:
         """Return the exit code: 0 if the job may start, 1 if it may not, 3 if that cannot be decided."""
-        level = self.fail_on.rank
-        severities = [each.severity for each in self.differences if len(each.values) > 1]
-        severities += [each.severity for each in self.diagnostics]
-        severities += [
-            each.finding.severity for each in self.findings if each.finding.verdict is Verdict.BROKEN
-        ]
-        if any(severity.rank >= level for severity in severities):
+        if self.problems(self.fail_on):
             return 1
-        unread = any(each.unread and each.severity is Severity.ERROR for each in self.differences)
-        return 3 if unread or self.missing or self.refused or self.nothing or not self.nodes else 0
+        return 3 if self.unread or self.missing or self.refused or self.nothing or not self.nodes else 0
+
+    def problems(self, threshold: Severity) -> FleetProblems:
+        """Return the findings, differences and mistakes in the configuration at or above a severity."""
+        return FleetProblems(
+            broken=tuple(
+                each
+                for each in self.findings
+                if each.finding.verdict is Verdict.BROKEN and each.finding.severity.rank >= threshold.rank
+            ),
+            different=tuple(
+                each
+                for each in self.differences
+                if each.severity.rank >= threshold.rank and len(each.values) > 1
+            ),
+            diagnostics=tuple(each for each in self.diagnostics if each.severity.rank >= threshold.rank),
+        )
+
+    @property
+    def unread(self) -> tuple[NodeDifference, ...]:
+        """Return the facts that must be equal everywhere and that some nodes could not read."""
+        return tuple(each for each in self.differences if each.severity is Severity.ERROR and each.unread)
 
     @property
     def verdict(self) -> str:
