@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from envcheck import probes
 from envcheck.commands import examine
 from envcheck.commands.proof_runs import ScriptRunner
+from envcheck.commands.sweep import run_sweep
 from envcheck.core.errors import ExamineError, InputError
 from envcheck.core.i18n import counted
 from envcheck.core.rules import Rule
@@ -23,7 +24,7 @@ from envcheck.core.suggestions import suggestion
 from envcheck.host.files import folder_texts, locked_folder, scratch_folder, write_file
 from envcheck.host.machine import Host
 from envcheck.knowledge.load import build_matrix, gather_tree
-from envcheck.knowledge.proofs import records, verification
+from envcheck.knowledge.proofs import records, sweep, verification
 from envcheck.knowledge.proofs.declaration import Proof, read_proof
 from envcheck.knowledge.proofs.records import ProofRecord, SeenRelease
 from envcheck.knowledge.proofs.verification import Supply
@@ -52,6 +53,7 @@ class ProveOptions:
         python: the interpreter with torch that scripts run in.
         scratch: where releases are installed for scripts; None uses a temporary folder.
         older: whether open lower bounds are followed beyond the oldest releases of the tables.
+        sweep: whether rules are compared with every release in the store instead; nothing is recorded.
 
     """
 
@@ -61,6 +63,7 @@ class ProveOptions:
     python: str = ""
     scratch: Path | None = None
     older: bool = False
+    sweep: bool = False
 
 
 class _Job(NamedTuple):
@@ -89,6 +92,9 @@ def prove(options: ProveOptions, host: Host, tell: Tell) -> tuple[str, int]:
     except ValueError as error:
         raise InputError(str(options.folder), str(error)) from None
     rows = {row["id"]: row for row in tree["rule"] if row.get("id") in rules}
+    if options.sweep:
+        names = options.rules or tuple(rules)
+        return _sweep(_jobs(names, rows, rules, known), options.store, tell)
     jobs = _jobs(options.rules, rows, rules, known)
     packages = PublishedPackages(host, DEADLINE_S, options.store)
     since: dict[str, str] = {}
@@ -110,6 +116,18 @@ def prove(options: ProveOptions, host: Host, tell: Tell) -> tuple[str, int]:
     }
     _write(options.folder, rows, {**known, **found})
     return f"{counted(len(jobs), 'rule')} proven, {failed} contradicted\n", int(failed > 0)
+
+
+def _sweep(jobs: Sequence[_Job], store: Path | None, tell: Tell) -> tuple[str, int]:
+    """Compare rules with every stored release; return a summary, and exit code 1 if one disagrees."""
+    if store is None:
+        raise InputError("--sweep", "expected --store, a folder that `matrix harvest` filled")
+    probes = [probe for job in jobs for probe in sweep.probes(job.rule, job.proof)]
+    lines, wrong = run_sweep(probes, store)
+    for line in lines:
+        tell(line)
+    swept = len({probe.rule.id for probe in probes})
+    return f"{counted(swept, 'rule')} swept, {wrong} contradicted\n", int(wrong > 0)
 
 
 def _jobs(

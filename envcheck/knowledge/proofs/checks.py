@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple, Protocol
 
 from packaging.requirements import InvalidRequirement, Requirement
@@ -143,10 +144,16 @@ def _found(expression: str, text: str, absent: str) -> Sight:
     return Sight(True, " ".join(text[start : end if end >= 0 else None].split())[:SEEN_LIMIT])
 
 
+@lru_cache(maxsize=32)
+def _parsed(text: str) -> ast.Module:
+    """Return the tree of a text; several checks of a release ask for the same file."""
+    return ast.parse(text)
+
+
 def _segments(text: str, path: Sequence[str]) -> list[str]:
     """Return the sources of the functions or classes of a dotted path; several if it is defined twice."""
     try:
-        nodes: list[ast.AST] = [ast.parse(text)]
+        nodes: list[ast.AST] = [_parsed(text)]
     except SyntaxError as error:
         raise ValueError(f"cannot be parsed: {error}") from None
     for name in path:
@@ -202,7 +209,7 @@ def _offers(name: str, release: OpenedRelease) -> bool:
     if text is None:
         return False
     try:
-        tree = ast.parse(text)
+        tree = _parsed(text)
     except SyntaxError as error:
         raise ValueError(f"{module} cannot be parsed: {error}") from None
     return last in _top_level_names(tree)
