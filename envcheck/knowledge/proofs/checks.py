@@ -203,9 +203,9 @@ def _names(check: ReadCheck, release: OpenedRelease) -> list[Sight]:
 def _offers(name: str, release: OpenedRelease) -> bool:
     """Return whether a release has a module of this name, or a module with it at its top level."""
     module, _, last = name.rpartition(".")
-    if _module_text(name, release) is not None:
+    if module_text(name, release) is not None:
         return True
-    text = _module_text(module, release)
+    text = module_text(module, release)
     if text is None:
         return False
     try:
@@ -215,7 +215,8 @@ def _offers(name: str, release: OpenedRelease) -> bool:
     return last in _top_level_names(tree)
 
 
-def _module_text(module: str, release: OpenedRelease) -> str | None:
+def module_text(module: str, release: OpenedRelease) -> str | None:
+    """Return the text of a module; None if the release has no such module."""
     path = module.replace(".", "/")
     for name in (f"{path}/__init__.py", f"{path}.py", f"{path}/__init__.pyi", f"{path}.pyi"):
         if (text := release.text(name)) is not None:

@@ -70,7 +70,19 @@ def answer(
         among = partners_among(check, releases.get(check.partner, ()))
         return compared(probe.rule, check, version, specifier, among, side)
     sight = look_for_all(probe.group, release)
-    return SeenRelease(probe.package, version, side, sight.found is within, sight.seen)
+    agrees = sight.found is within
+    if not within:  # another table of the rule may cover it, and a missing file shows nothing
+        elsewhere = bounds.rule_matches(probe.rule, probe.package, version)
+        agrees = agrees or elsewhere or not _has_files(probe.group, release)
+    return SeenRelease(probe.package, version, side, agrees, sight.seen)
+
+
+def _has_files(group: Sequence[ReadCheck], release: OpenedRelease) -> bool:
+    """Return whether a release has one of the files of every check, and every module that has a name."""
+    modules = [name.rpartition(".")[0] for check in group for name in check.lacks_names]
+    return all(
+        not check.files or any(release.text(name) is not None for name in check.files) for check in group
+    ) and all(checks.module_text(module, release) is not None for module in modules)
 
 
 def disagreements(probe: Probe, seen: Sequence[SeenRelease]) -> list[Span]:
@@ -88,20 +100,23 @@ def disagreements(probe: Probe, seen: Sequence[SeenRelease]) -> list[Span]:
 # --- texts to search for in all files -----------------------------------------------------------------
 
 
-def traces(probe: Probe, release: OpenedRelease) -> list[str]:
-    """Return texts that show the mechanism in any file: fixed parts of the patterns, and the error message.
+def traces(probe: Probe, release: OpenedRelease) -> dict[str, frozenset[str]]:
+    """Return texts that show the mechanism, each with the files in which it shows nothing new.
 
-    `release` is one in which the checks are true.
+    These are the fixed parts of the patterns, which the checked files were searched for, and the error message
+    next to them, which may stand anywhere. `release` is one in which the checks are true.
     """
-    found: list[str] = []
+    found: dict[str, frozenset[str]] = {}
     for check in probe.group:
         for expression in check.has:
             literal = longest_literal(expression)
-            found += [literal] if len(literal) >= MIN_TRACE else []
+            if len(literal) >= MIN_TRACE:
+                found[literal] = frozenset() if check.scope else frozenset(check.files)
             for name in check.files:
                 message = _message_near(release.text(name), expression)
-                found += [message] if len(message) >= MIN_TRACE else []
-    return list(dict.fromkeys(found))
+                if len(message) >= MIN_TRACE:
+                    found.setdefault(message, frozenset())
+    return found
 
 
 def longest_literal(expression: str) -> str:
