@@ -64,7 +64,7 @@ def run_sweep(probes: Iterable[Probe], folder: Path) -> tuple[list[str], int]:
 
 
 def _with_partners(by_package: Mapping[str, Sequence[Probe]]) -> list[str]:
-    partners = [probe.group[0].partner for asked in by_package.values() for probe in asked]
+    partners = [probe.partner for asked in by_package.values() for probe in asked]
     return list(dict.fromkeys([*by_package, *filter(None, partners)]))
 
 
@@ -128,9 +128,13 @@ def _elsewhere(
     answers: _Answers, traced: Mapping[str, Mapping[str, Sequence[str]]], order: Sequence[str]
 ) -> list[str]:
     """Return lines on releases outside the bounds whose files contain the text of the failure."""
+    shows_inside = not answers.probe.group
+    inside = {row.version for row in answers.seen if row.side == "inside"}
     outside = {row.version for row in answers.seen if row.side == "outside" and not _is_found(row)}
     lines = []
     for text, files in traced.items():
+        if shows_inside and not inside.intersection(files):
+            continue  # another package raises it
         if len(files.get(answers.example or "", ())) > _SPECIFIC_FILES:
             continue
         found = [version for version in order if version in files and version in outside]

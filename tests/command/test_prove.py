@@ -217,6 +217,33 @@ def test_a_sweep_finds_the_message_in_another_file_of_a_release_outside_the_boun
     assert "outside, elsewhere: 'cannot be used with this base model' in 0.4.0: peft/checks.py" in ran.err
 
 
+CASE = """
+[[case]]
+id = "peft-old"
+expect = "broken"
+rule = "peft-imports-gone"
+title = "An old PEFT"
+signature = ['cannot be used with this base model \\w+']
+sources = [{ url = "https://github.com/huggingface/peft/issues/1", kind = "issue", checked = 2026-11-20 }]
+[case.facts]
+complete = ["pkg"]
+pkg = { peft = "0.1.0" }
+"""
+
+
+def test_a_sweep_searches_the_text_of_the_log_where_nothing_is_read(folder: Path) -> None:
+    unread = RULE.replace(
+        'proof.reads = [{ pkg = "peft", file = "peft/__init__.py", has = \'import gone\' }]\n', ""
+    )
+    (folder / "cases").mkdir()
+    (folder / "cases" / "peft.toml").write_text(CASE)
+    write(folder, rule=unread.replace("proof.around", "proof.none").replace("WHEN", "<0.3.0"))
+    says = {"peft/a.py": "def f(x):\n    print(f'cannot be used with this base model {x}')\n"}
+    ran = sweep(folder, {"0.1.0": says, "0.2.0": CLEAN, "0.3.0": says, "0.4.0": CLEAN})
+    assert ran.out == "1 rule swept, 0 contradicted\n"
+    assert "outside, elsewhere: 'cannot be used with this base model' in 0.3.0: peft/a.py" in ran.err
+
+
 def test_a_sweep_needs_a_store(folder: Path) -> None:
     write(folder)
     ran = envcheck("matrix", "prove", "--sweep", "-o", str(folder), environ={"PYTHONPATH": str(ROOT)})

@@ -33,13 +33,26 @@ class Probe(NamedTuple):
         rule: the rule.
         proof: its proof.
         package: the package that is opened.
-        group: checks that must all be true, or a single check that bounds a partner.
+        group: checks that must all be true, or a single check that bounds a partner; empty if the package is
+            not read.
+        texts: fixed texts of the logs of this failure.
     """
 
     rule: Rule
     proof: Proof
     package: str
     group: tuple[ReadCheck, ...]
+    texts: tuple[str, ...] = ()
+
+    @property
+    def partner(self) -> str:
+        """Return the package whose versions the check bounds; empty for checks that are true or false."""
+        return self.group[0].partner if self.group else ""
+
+    @property
+    def tables(self) -> tuple[int, ...]:
+        """Return the numbers of the `when` tables that the checks are for; empty for all of them."""
+        return self.group[0].when if self.group else ()
 
 
 class Span(NamedTuple):
@@ -50,21 +63,29 @@ class Span(NamedTuple):
     seen: str
 
 
-def probes(rule: Rule, proof: Proof) -> list[Probe]:
-    """Return what to ask for a rule: one probe for each group of checks of a package that the rule bounds."""
-    bounded = set(bounds.bounded_packages(rule))
+def probes(rule: Rule, proof: Proof, signatures: Iterable[str]) -> list[Probe]:
+    """Return what to ask for a rule: one probe for each group of checks of a package that the rule bounds.
+
+    `signatures` are the expressions that recognise the failure in a log. Their fixed texts are searched for
+    in every package that the rule bounds.
+    """
+    packages = bounds.bounded_packages(rule)
+    texts = tuple(text for each in signatures if len(text := longest_literal(each)) >= MIN_TRACE)
     groups = [tuple(group) for group in decisive_groups(proof.reads)]
     groups += [(check,) for check in proof.reads if check.partner]
-    return [Probe(rule, proof, group[0].package, group) for group in groups if group[0].package in bounded]
+    read = [Probe(rule, proof, group[0].package, group) for group in groups if group[0].package in packages]
+    return read + [Probe(rule, proof, package, (), texts) for package in packages if texts]
 
 
 def answer(
     probe: Probe, version: str, release: OpenedRelease, releases: Mapping[str, Sequence[str]]
 ) -> SeenRelease:
     """Return whether one release agrees with the rule."""
-    check = probe.group[0]
-    within = bounds.rule_matches(probe.rule, probe.package, version, check.when)
+    within = bounds.rule_matches(probe.rule, probe.package, version, probe.tables)
     side = "inside" if within else "outside"
+    if not probe.group:
+        return SeenRelease(probe.package, version, side, True, "")
+    check = probe.group[0]
     if check.partner:
         specifier = checks.bound(check, release)
         among = partners_among(check, releases.get(check.partner, ()))
@@ -103,10 +124,10 @@ def disagreements(probe: Probe, seen: Sequence[SeenRelease]) -> list[Span]:
 def traces(probe: Probe, release: OpenedRelease) -> dict[str, frozenset[str]]:
     """Return texts that show the mechanism, each with the files in which it shows nothing new.
 
-    These are the fixed parts of the patterns, which the checked files were searched for, and the error message
-    next to them, which may stand anywhere. `release` is one in which the checks are true.
+    These are the fixed parts of the patterns, the error message next to them, and the texts of the logs. In
+    `release` the checks are true.
     """
-    found: dict[str, frozenset[str]] = {}
+    found = dict.fromkeys(probe.texts, frozenset[str]())
     for check in probe.group:
         for expression in check.has:
             literal = longest_literal(expression)
@@ -124,7 +145,7 @@ def longest_literal(expression: str) -> str:
     from re import _parser  # type: ignore[attr-defined]
 
     best = run = ""
-    for operator, value in _parser.parse(expression):
+    for operator, value in [*_parser.parse(expression)]:
         run = run + chr(value) if str(operator) == "LITERAL" and chr(value) != "\n" else ""
         best = max(best, run, key=len)
     return best.strip()
@@ -165,7 +186,7 @@ def _fixed_parts(source: str) -> Iterator[str]:
 def in_words(probe: Probe, spans: Iterable[Span], order: Sequence[str]) -> list[str]:
     """Return one line for each disagreement."""
     words = {"inside": "too wide: not found in", "outside": "too narrow: found in"}
-    if probe.group[0].partner:
+    if probe.partner:
         words = {"inside": "another bound in", "outside": "bound outside in"}
     return [f"  {words[span.side]} {span_words(span.versions, order)}: {span.seen}" for span in spans]
 
