@@ -127,18 +127,22 @@ def search_texts(
 def _elsewhere(
     answers: _Answers, traced: Mapping[str, Mapping[str, Sequence[str]]], order: Sequence[str]
 ) -> list[str]:
-    """Return lines on releases outside the bounds whose files contain the text of the failure."""
-    shows_inside = not answers.probe.group
+    """Return lines on the text of the failure outside the bounds, and in further files inside them."""
     inside = {row.version for row in answers.seen if row.side == "inside"}
     outside = {row.version for row in answers.seen if row.side == "outside" and not _is_found(row)}
+    checked = {name for check in answers.probe.group for name in check.files}
     lines = []
     for text, files in traced.items():
-        if shows_inside and not inside.intersection(files):
-            continue  # another package raises it
         if len(files.get(answers.example or "", ())) > _SPECIFIC_FILES:
             continue
-        found = [version for version in order if version in files and version in outside]
-        if found:
-            names = " or ".join(files[found[-1]][:_SHOWN_FILES])
-            lines.append(f"  outside, elsewhere: {text!r} in {sweep.span_words(found, order)}: {names}")
+        if not answers.probe.group and not inside.intersection(files):
+            continue  # another package raises it
+        rows = {version: [name for name in files[version] if name not in checked] for version in files}
+        sides = [("outside", "elsewhere", outside, files)]
+        sides += [("inside", "also", inside, rows)] if answers.probe.group else []
+        for side, word, versions, where in sides:
+            found = [version for version in order if version in versions and where.get(version)]
+            if found:
+                names = " or ".join(where[found[-1]][:_SHOWN_FILES])
+                lines.append(f"  {side}, {word}: {text!r} in {sweep.span_words(found, order)}: {names}")
     return lines

@@ -217,6 +217,15 @@ def test_a_sweep_finds_the_message_in_another_file_of_a_release_outside_the_boun
     assert "outside, elsewhere: 'cannot be used with this base model' in 0.4.0: peft/checks.py" in ran.err
 
 
+def test_a_sweep_names_further_files_of_releases_inside_the_bounds(folder: Path) -> None:
+    check = "def check(x):\n    if x is old_name_of_it:\n        pass\n"
+    both = {"peft/__init__.py": check, "peft/other.py": check}
+    write(folder, rule=RULE.replace("import gone", "if x is old_name_of_it"))
+    ran = sweep(folder, {"0.1.0": both, "0.2.0": {"peft/__init__.py": check}, "0.3.0": CLEAN})
+    assert ran.out == "1 rule swept, 0 contradicted\n"
+    assert "inside, also: 'if x is old_name_of_it' in 0.1.0: peft/other.py" in ran.err
+
+
 CASE = """
 [[case]]
 id = "peft-old"
