@@ -127,6 +127,14 @@ OlderOption = Annotated[
         "newest first, until one contradicts the rule.",
     ),
 ]
+SweepOption = Annotated[
+    bool,
+    CommandOption(
+        "--sweep",
+        help="prove: compare the rules with every release in --store, not only with those next to a bound; "
+        "records nothing.",
+    ),
+]
 
 
 def command(
@@ -145,6 +153,7 @@ def command(
     python: PythonOption = None,
     store: StoreOption = None,
     older: OlderOption = False,
+    sweep: SweepOption = False,
     overlays: options.Matrix = None,
     lang: options.Lang = None,
 ) -> int:
@@ -160,7 +169,13 @@ def command(
         return code
     if action is MatrixAction.PROVE:
         text, code = _prove(
-            tuple(subjects or ()), path=path, store=store, python=python, folder=folder, older=older
+            tuple(subjects or ()),
+            path=path,
+            store=store,
+            python=python,
+            folder=folder,
+            older=older,
+            sweep=sweep,
         )
         output.print_data(text)
         return code
@@ -237,6 +252,7 @@ def _prove(
     python: str | None,
     folder: str | None,
     older: bool,
+    sweep: bool,
 ) -> tuple[str, int]:
     """Prove rules; return the summary and the exit code."""
     from envcheck.commands import prove
@@ -248,5 +264,6 @@ def _prove(
         python=python or "",
         scratch=Path(folder) if folder else None,
         older=older,
+        sweep=sweep,
     )
     return prove.prove(proof, host.Host(), output.print_message)

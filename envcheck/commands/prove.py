@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from envcheck import probes
 from envcheck.commands import examine
 from envcheck.commands.proof_runs import ScriptRunner
+from envcheck.commands.sweep import run_sweep
 from envcheck.core.errors import ExamineError, InputError
 from envcheck.core.i18n import counted
 from envcheck.core.rules import Rule
@@ -23,7 +24,7 @@ from envcheck.core.suggestions import suggestion
 from envcheck.host.files import folder_texts, locked_folder, scratch_folder, write_file
 from envcheck.host.machine import Host
 from envcheck.knowledge.load import build_matrix, gather_tree
-from envcheck.knowledge.proofs import records, verification
+from envcheck.knowledge.proofs import records, sweep, verification
 from envcheck.knowledge.proofs.declaration import Proof, read_proof
 from envcheck.knowledge.proofs.records import ProofRecord, SeenRelease
 from envcheck.knowledge.proofs.verification import Supply
@@ -52,6 +53,7 @@ class ProveOptions:
         python: the interpreter with torch that scripts run in.
         scratch: where releases are installed for scripts; None uses a temporary folder.
         older: whether open lower bounds are followed beyond the oldest releases of the tables.
+        sweep: whether rules are compared with every release in the store instead; nothing is recorded.
 
     """
 
@@ -61,6 +63,7 @@ class ProveOptions:
     python: str = ""
     scratch: Path | None = None
     older: bool = False
+    sweep: bool = False
 
 
 class _Job(NamedTuple):
@@ -89,6 +92,9 @@ def prove(options: ProveOptions, host: Host, tell: Tell) -> tuple[str, int]:
     except ValueError as error:
         raise InputError(str(options.folder), str(error)) from None
     rows = {row["id"]: row for row in tree["rule"] if row.get("id") in rules}
+    if options.sweep:
+        every = _every_job(options.rules, rows, rules)
+        return _sweep(every, signatures(tree["case"]), options.store, tell)
     jobs = _jobs(options.rules, rows, rules, known)
     packages = PublishedPackages(host, DEADLINE_S, options.store)
     since: dict[str, str] = {}
@@ -112,6 +118,30 @@ def prove(options: ProveOptions, host: Host, tell: Tell) -> tuple[str, int]:
     return f"{counted(len(jobs), 'rule')} proven, {failed} contradicted\n", int(failed > 0)
 
 
+def signatures(cases: Iterable[Mapping[str, Any]]) -> dict[str, list[str]]:
+    """Return the expressions that recognise the failure of a rule in a log, by rule."""
+    found: dict[str, list[str]] = {}
+    for case in cases:
+        found.setdefault(str(case.get("rule", "")), []).extend(case.get("signature", ()))
+    return found
+
+
+def _sweep(
+    jobs: Sequence[_Job], logged: Mapping[str, Sequence[str]], store: Path | None, tell: Tell
+) -> tuple[str, int]:
+    """Compare rules with every stored release; return a summary, and exit code 1 if one disagrees."""
+    if store is None:
+        raise InputError("--sweep", "expected --store, a folder that `matrix harvest` filled")
+    asked = [
+        probe for job in jobs for probe in sweep.probes(job.rule, job.proof, logged.get(job.rule.id, ()))
+    ]
+    lines, wrong = run_sweep(asked, store)
+    for line in lines:
+        tell(line)
+    swept = len({probe.rule.id for probe in asked})
+    return f"{counted(swept, 'rule')} swept, {wrong} contradicted\n", int(wrong > 0)
+
+
 def _jobs(
     names: Sequence[str],
     rows: Mapping[str, Mapping[str, Any]],
@@ -119,11 +149,7 @@ def _jobs(
     known: Mapping[str, ProofRecord],
 ) -> list[_Job]:
     """Return the rules to prove: those named, else those without a current record."""
-    families = {rule.group for rule in rules.values()}
-    for name in names:
-        if name not in rules and name not in families:
-            every = sorted({*rules, *families})
-            raise InputError("RULE", f"no rule {name!r}{suggestion(name, every, list_all=False)}")
+    _check_names(names, rules)
     jobs = []
     for rule_id, row in rows.items():
         if "proof" not in row or not {rule_id, rules[rule_id].group}.intersection(names or (rule_id,)):
@@ -135,6 +161,30 @@ def _jobs(
         stale = rule_id not in known or known[rule_id].digest != digest
         if (proof.reads or proof.runs) and (names or stale):
             jobs.append(_Job(rules[rule_id], proof, digest))
+    return jobs
+
+
+def _check_names(names: Sequence[str], rules: Mapping[str, Rule]) -> None:
+    """Raise InputError for a name that is neither a rule nor a file of rules."""
+    families = {rule.group for rule in rules.values()}
+    for name in names:
+        if name not in rules and name not in families:
+            every = sorted({*rules, *families})
+            raise InputError("RULE", f"no rule {name!r}{suggestion(name, every, list_all=False)}")
+
+
+def _every_job(
+    names: Sequence[str], rows: Mapping[str, Mapping[str, Any]], rules: Mapping[str, Rule]
+) -> list[_Job]:
+    """Return the rules named, all if none are, those without a proof included."""
+    _check_names(names, rules)
+    jobs = []
+    for rule_id, row in rows.items():
+        if {rule_id, rules[rule_id].group}.intersection(names or (rule_id,)):
+            proof, problems = read_proof(row.get("proof", {"none": "-"}))
+            if problems:
+                raise InputError(f"compat/{row['file']}: rule {rule_id!r}", problems[0])
+            jobs.append(_Job(rules[rule_id], proof, records.proof_digest(row)))
     return jobs
 
 

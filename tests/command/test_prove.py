@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -154,3 +156,105 @@ def test_an_index_that_lacks_the_package_ends_with_3(folder: Path) -> None:
     assert ran.code == 3
     assert "peft-imports-gone" in ran.err
     assert not (folder / "proofs").exists()
+
+
+def store(tmp_path: Path, releases: dict[str, dict[str, str]], package: str = "peft") -> Path:
+    """Write a store as `matrix harvest` fills it; return its folder."""
+    folder = tmp_path / "store"
+    (folder / package).mkdir(parents=True)
+    for version, texts in releases.items():
+        row = {"package": package, "version": version, "yanked": False, "requires": [], "wheels": []}
+        with zipfile.ZipFile(folder / package / f"{version}.zip", "w") as archive:
+            archive.writestr("release.json", json.dumps(row))
+            archive.writestr(f"{package}-{version}.dist-info/METADATA", f"Name: {package}\n")
+            for name, text in texts.items():
+                archive.writestr(name, text)
+    return folder
+
+
+def sweep(folder: Path, releases: dict[str, dict[str, str]]) -> Outcome:
+    """Compare the rule of a folder with every release of a store; there is no index."""
+    environ = {"PIP_INDEX_URL": "http://127.0.0.1:9", "PYTHONPATH": str(ROOT)}
+    where = str(store(folder, releases))
+    return envcheck("matrix", "prove", "--sweep", "--store", where, "-o", str(folder), environ=environ)
+
+
+TOP = {"peft/__init__.py": GONE.decode()}
+CLEAN = {"peft/__init__.py": "pass\n"}
+
+
+def test_a_sweep_of_a_rule_that_fits_every_release_is_silent(folder: Path) -> None:
+    write(folder)
+    ran = sweep(folder, {"0.1.0": TOP, "0.2.0": TOP, "0.3.0": CLEAN, "0.4.0": CLEAN})
+    assert (ran.code, ran.out, ran.err) == (0, "1 rule swept, 0 contradicted\n", "")
+    assert not (folder / "proofs").exists()
+
+
+def test_a_sweep_tells_holes_and_releases_far_from_the_bound(folder: Path) -> None:
+    write(folder)
+    releases = {"0.1.0": TOP, "0.1.1": CLEAN, "0.2.0": TOP, "0.3.0": CLEAN, "0.4.0": TOP, "0.5.0": TOP}
+    ran = sweep(folder, releases)
+    assert (ran.code, ran.out) == (1, "1 rule swept, 1 contradicted\n")
+    assert "too wide: not found in 0.1.1: no import gone" in ran.err
+    assert "too narrow: found in 0.4.0 to 0.5.0: from transformers import gone" in ran.err
+
+
+def test_a_sweep_leaves_out_what_the_proof_excuses(folder: Path) -> None:
+    excused = RULE.replace("proof.around", 'proof.except = { "peft 0.4.0" = "never imported" }\nproof.around')
+    write(folder, rule=excused)
+    ran = sweep(folder, {"0.2.0": TOP, "0.3.0": CLEAN, "0.4.0": TOP})
+    assert (ran.code, ran.err) == (0, "")
+
+
+def test_a_sweep_finds_the_message_in_another_file_of_a_release_outside_the_bound(folder: Path) -> None:
+    check = "def check(x):\n    if x is old_name:\n        raise ValueError(f'{x} cannot be used with this base model')\n"
+    moved = {"peft/__init__.py": "pass\n", "peft/checks.py": check.replace("old_name", "new_name")}
+    write(folder, rule=RULE.replace("import gone", "x is old_name"))
+    ran = sweep(
+        folder, {"0.1.0": {"peft/__init__.py": check}, "0.3.0": CLEAN, "0.4.0": moved, "0.5.0": CLEAN}
+    )
+    assert ran.out == "1 rule swept, 0 contradicted\n"
+    assert "outside, elsewhere: 'cannot be used with this base model' in 0.4.0: peft/checks.py" in ran.err
+
+
+def test_a_sweep_names_further_files_of_releases_inside_the_bounds(folder: Path) -> None:
+    check = "def check(x):\n    if x is old_name_of_it:\n        pass\n"
+    both = {"peft/__init__.py": check, "peft/other.py": check}
+    write(folder, rule=RULE.replace("import gone", "if x is old_name_of_it"))
+    ran = sweep(folder, {"0.1.0": both, "0.2.0": {"peft/__init__.py": check}, "0.3.0": CLEAN})
+    assert ran.out == "1 rule swept, 0 contradicted\n"
+    assert "inside, also: 'if x is old_name_of_it' in 0.1.0: peft/other.py" in ran.err
+
+
+CASE = """
+[[case]]
+id = "peft-old"
+expect = "broken"
+rule = "peft-imports-gone"
+title = "An old PEFT"
+signature = ['cannot be used with this base model \\w+']
+sources = [{ url = "https://github.com/huggingface/peft/issues/1", kind = "issue", checked = 2026-11-20 }]
+[case.facts]
+complete = ["pkg"]
+pkg = { peft = "0.1.0" }
+"""
+
+
+def test_a_sweep_searches_the_text_of_the_log_where_nothing_is_read(folder: Path) -> None:
+    unread = RULE.replace(
+        'proof.reads = [{ pkg = "peft", file = "peft/__init__.py", has = \'import gone\' }]\n', ""
+    )
+    (folder / "cases").mkdir()
+    (folder / "cases" / "peft.toml").write_text(CASE)
+    write(folder, rule=unread.replace("proof.around", "proof.none").replace("WHEN", "<0.3.0"))
+    says = {"peft/a.py": "def f(x):\n    print(f'cannot be used with this base model {x}')\n"}
+    ran = sweep(folder, {"0.1.0": says, "0.2.0": CLEAN, "0.3.0": says, "0.4.0": CLEAN})
+    assert ran.out == "1 rule swept, 0 contradicted\n"
+    assert "outside, elsewhere: 'cannot be used with this base model' in 0.3.0: peft/a.py" in ran.err
+
+
+def test_a_sweep_needs_a_store(folder: Path) -> None:
+    write(folder)
+    ran = envcheck("matrix", "prove", "--sweep", "-o", str(folder), environ={"PYTHONPATH": str(ROOT)})
+    assert ran.code == 2
+    assert "--sweep: expected --store" in ran.err

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple, Protocol
 
 from packaging.requirements import InvalidRequirement, Requirement
@@ -143,10 +144,16 @@ def _found(expression: str, text: str, absent: str) -> Sight:
     return Sight(True, " ".join(text[start : end if end >= 0 else None].split())[:SEEN_LIMIT])
 
 
+@lru_cache(maxsize=32)
+def _parsed(text: str) -> ast.Module:
+    """Return the tree of a text; several checks of a release ask for the same file."""
+    return ast.parse(text)
+
+
 def _segments(text: str, path: Sequence[str]) -> list[str]:
     """Return the sources of the functions or classes of a dotted path; several if it is defined twice."""
     try:
-        nodes: list[ast.AST] = [ast.parse(text)]
+        nodes: list[ast.AST] = [_parsed(text)]
     except SyntaxError as error:
         raise ValueError(f"cannot be parsed: {error}") from None
     for name in path:
@@ -196,19 +203,20 @@ def _names(check: ReadCheck, release: OpenedRelease) -> list[Sight]:
 def _offers(name: str, release: OpenedRelease) -> bool:
     """Return whether a release has a module of this name, or a module with it at its top level."""
     module, _, last = name.rpartition(".")
-    if _module_text(name, release) is not None:
+    if module_text(name, release) is not None:
         return True
-    text = _module_text(module, release)
+    text = module_text(module, release)
     if text is None:
         return False
     try:
-        tree = ast.parse(text)
+        tree = _parsed(text)
     except SyntaxError as error:
         raise ValueError(f"{module} cannot be parsed: {error}") from None
     return last in _top_level_names(tree)
 
 
-def _module_text(module: str, release: OpenedRelease) -> str | None:
+def module_text(module: str, release: OpenedRelease) -> str | None:
+    """Return the text of a module; None if the release has no such module."""
     path = module.replace(".", "/")
     for name in (f"{path}/__init__.py", f"{path}.py", f"{path}/__init__.pyi", f"{path}.pyi"):
         if (text := release.text(name)) is not None:

@@ -41,7 +41,7 @@ class Supply(NamedTuple):
 def prove(rule: Rule, proof: Proof, supply: Supply) -> list[SeenRelease]:
     """Return what was found in each release, in the order of the checks."""
     found: list[SeenRelease] = []
-    for group in _groups(proof.reads):
+    for group in decisive_groups(proof.reads):
         found += _decided_by_reading(rule, group, supply)
     for check in proof.reads:
         if check.partner:
@@ -57,7 +57,18 @@ def needed_packages(rule: Rule, proof: Proof) -> set[str]:
     return read | {check.package for check in proof.runs} | set(bounds.bounded_packages(rule))
 
 
-def _groups(reads: Iterable[ReadCheck]) -> list[list[ReadCheck]]:
+def look_for_all(group: Sequence[ReadCheck], release: OpenedRelease) -> Sight:
+    """Return whether all true-or-false checks of a group are true in a release.
+
+    Raises:
+        ValueError: a file cannot be parsed, and a check needs its functions.
+    """
+    sights = [checks.look(check, release) for check in group]
+    missed = next((sight for sight in sights if not sight.found), None)
+    return missed or Sight(True, "; ".join(dict.fromkeys(sight.seen for sight in sights)))
+
+
+def decisive_groups(reads: Iterable[ReadCheck]) -> list[list[ReadCheck]]:
     """Return the true-or-false checks, grouped by package and tables."""
     groups: dict[tuple[str, tuple[int, ...]], list[ReadCheck]] = {}
     for check in reads:
@@ -73,9 +84,7 @@ def _decided_by_reading(rule: Rule, group: Sequence[ReadCheck], supply: Supply) 
     package = group[0].package
 
     def look(version: str) -> Sight:
-        sights = [checks.look(check, supply.open(package, version)) for check in group]
-        missed = next((sight for sight in sights if not sight.found), None)
-        return missed or Sight(True, "; ".join(dict.fromkeys(sight.seen for sight in sights)))
+        return look_for_all(group, supply.open(package, version))
 
     return _decided(rule, package, group[0].when, supply, look)
 
@@ -144,16 +153,12 @@ def _walked(releases: Iterable[str], look: Callable[[str], SeenRelease]) -> list
 
 def _bounded(rule: Rule, check: ReadCheck, supply: Supply) -> list[SeenRelease]:
     """Return whether the rule refuses exactly the releases of the partner that a release itself refuses."""
-    among = [
-        version
-        for version in supply.releases.get(check.partner, ())
-        if not check.among or versions.satisfies(version, check.among, unknown=Tri.NO) is Tri.YES
-    ]
+    among = partners_among(check, supply.releases.get(check.partner, ()))
 
     def look(version: str) -> SeenRelease:
         specifier = checks.bound(check, supply.open(check.package, version))
         within = bounds.rule_matches(rule, check.package, version, check.when)
-        return _compared(rule, check, version, specifier, among, "inside" if within else "outside")
+        return compared(rule, check, version, specifier, among, "inside" if within else "outside")
 
     rows = [look(version) for version in _around_bounds(rule, check.package, check.when, supply)]
     inside = {
@@ -171,15 +176,25 @@ def _bounded(rule: Rule, check: ReadCheck, supply: Supply) -> list[SeenRelease]:
         elif each.package == check.package:
             specifier = checks.bound(check, supply.open(check.package, each.version))
             partners = {other.version for other in beside if other.package == check.partner}
-            row = _compared(rule, check, each.version, specifier, among, f"fix {each.fix}")
+            row = compared(rule, check, each.version, specifier, among, f"fix {each.fix}")
             agrees = row.agrees and all(_accepts(specifier, partner) for partner in partners)
             rows.append(row._replace(agrees=agrees))
     return rows
 
 
-def _compared(
+def partners_among(check: ReadCheck, releases: Sequence[str]) -> list[str]:
+    """Return the releases of the partner that the check compares."""
+    return [
+        version
+        for version in releases
+        if not check.among or versions.satisfies(version, check.among, unknown=Tri.NO) is Tri.YES
+    ]
+
+
+def compared(
     rule: Rule, check: ReadCheck, version: str, specifier: str | None, among: Sequence[str], side: str
 ) -> SeenRelease:
+    """Return whether the rule refuses the releases of the partner that one release refuses itself."""
     stated = set(bounds.refused_partners(rule, check.package, version, check.partner, among, check.when))
     demanded = {candidate for candidate in among if not _accepts(specifier, candidate)}
     seen = f"{check.partner} {specifier}" if specifier else f"no bound on {check.partner}"

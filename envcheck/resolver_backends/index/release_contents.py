@@ -71,7 +71,7 @@ class ReleaseContents:
         with self._lock:  # an archive cannot be read by two threads at the same time
             if name not in self._texts:
                 body = _patiently(lambda: self._archive.read(self._paths[name]))
-                self._texts[name] = body.decode("utf-8", "replace")
+                self._texts[name] = body.decode("utf-8", "replace").replace("\r\n", "\n")
         return self._texts[name]
 
     def requires(self) -> list[str]:

@@ -112,6 +112,10 @@ ENTERED = {
     ): "transformers 4.38 asks for a newer one",
     ("layerwise-optimizer-distributed", "optimizer-package-missing"): "GaLore or APOLLO is not installed",
     ("layerwise-optimizer-accumulation", "optimizer-package-missing"): "GaLore or APOLLO is not installed",
+    (
+        "optimizer-name-too-new",
+        "transformers-keep-torch-compile-accelerate",
+    ): "the accelerate of that time is too old for it",
     ("transformers-tokenizers-window", "transformers-treats-torch-as-absent"): "the torch here is too old",
     ("trl-packing-without-flash-attention", "flash-attention-2-not-installed"): "its cost names the package",
     ("zero3-frozen-nonreentrant-checkpoint", "transformers-treats-torch-as-absent"): "4.57 and older take it",

@@ -174,8 +174,8 @@ def test_a_file_in_utf_16_is_refused(tmp_path: Path) -> None:
         ("llamafactory-cli train --stage sft --save_only_model true", {"llamafactory": "0.9.4"}, []),
         (
             "llamafactory-cli train --stage sft --save_only_model true",
-            {"llamafactory": "0.9.4", "transformers": "4.36.2"},
-            ["transformers 4.36.2 has no save_only_model yet (>=4.37 has)"],
+            {"llamafactory": "0.9.4", "transformers": "4.35.2"},
+            ["transformers 4.35.2 has no save_only_model yet (>=4.36 has)"],
         ),
         (
             "torchrun a.py --output_dir o --evaluation_strategy no",
