@@ -72,8 +72,8 @@ def content_of(archive: zipfile.ZipFile) -> Content:
     """
     names = set(archive.namelist())
     texts = [_text(archive, AUTO + file) for file in FILES if AUTO + file in names]
-    types = _pairs(texts, "CONFIG_MAPPING_NAMES")
-    special = _pairs(texts, "SPECIAL_MODEL_TYPE_TO_MODULE_NAME")
+    types = pairs(texts, "CONFIG_MAPPING_NAMES")
+    special = pairs(texts, "SPECIAL_MODEL_TYPE_TO_MODULE_NAME")
     if not types:
         raise ExamineError("the wheel lists no model types")
     found = (re.match(r"transformers/models/(?:deprecated/)?(\w+)/", name) for name in names)
@@ -87,7 +87,7 @@ def _text(archive: zipfile.ZipFile, name: str) -> str:
     return archive.read(name).decode("utf-8", "replace")
 
 
-def _pairs(texts: Sequence[str], name: str) -> dict[str, str]:
+def pairs(texts: Sequence[str], name: str) -> dict[str, str]:
     """Return the items of a module-level dictionary that these files assign or add to it."""
     found: dict[str, str] = {}
     for text in texts:

@@ -216,6 +216,11 @@ KEYS = {
     "train.minimum_transformers": Key(
         Kind.VERSION, "first transformers with code for the model_type; Absent if all that are known have it"
     ),
+    "train.attention_refused": Key(
+        Kind.FLAG,
+        "whether this release of transformers refuses the configured attention for the model_type",
+        phrases={"true": "an attention that this architecture refuses"},
+    ),
     "train.examples_per_step": Key(
         Kind.NUMBER, "micro batch size x accumulation steps x processes that see other data"
     ),
@@ -274,6 +279,7 @@ FOLLOWS_FROM: Mapping[str, tuple[str, ...]] = {
     "train.saves_at_evaluations": ("train.save_steps", "train.eval_steps"),
     "train.minimum_transformers": ("train.model_type",),
     "train.install_transformers": ("train.model_type",),
+    "train.attention_refused": ("train.model_type", "train.attention", "pkg.transformers"),
 }
 """The inputs of each derived fact that a proposed change may set.
 
@@ -953,9 +959,11 @@ def derive_training(inventory: Inventory, matrix: Matrix) -> Inventory:
         inventory = _add(inventory, (Fact(key, Absent(), trainer.source) for key in (*COMPONENTS, *IMPORTS)))
     inventory = _with_defaults(inventory, matrix)
     first, install = _first_transformers(inventory, matrix.tables)
+    refused = _attention_refused(inventory, matrix.tables)
     facts = [
         Fact("train.minimum_transformers", first, "derived from train.model_type"),
         Fact("train.install_transformers", install, "derived from train.model_type"),
+        Fact("train.attention_refused", refused, "derived from train.attention"),
         Fact("train.examples_per_step", _examples_per_step(inventory), "derived from the batch sizes"),
         Fact("train.saves_at_evaluations", _saves_at_evaluations(inventory), "derived from train.save_steps"),
         *_components_without_row(inventory),
@@ -1044,6 +1052,20 @@ def _saves_at_evaluations(inventory: Inventory) -> Reading:
         return missing
     save, evaluate = (int(_text(inventory, f"train.{each}_steps")) for each in ("save", "eval"))
     return Known(save % evaluate == 0) if evaluate > 0 else Unknown("train.eval_steps is not above 0")
+
+
+def _attention_refused(inventory: Inventory, tables: Tables) -> Reading:
+    """Return whether transformers refuses the attention for the model type, by the table of its releases."""
+    missing = _missing(inventory, "train.attention", "train.model_type", "pkg.transformers")
+    if missing is not None:
+        return missing
+    attention, model_type = _text(inventory, "train.attention"), _text(inventory, "train.model_type")
+    bounds = next(
+        (row.get(attention, ()) for row in tables.get("attention", ()) if row["model_type"] == model_type), ()
+    )
+    version = _text(inventory, "pkg.transformers")
+    refused = any(versions.satisfies(version, bound, unknown=Tri.NO) is Tri.YES for bound in bounds)
+    return Known(refused)
 
 
 def _first_transformers(inventory: Inventory, tables: Tables) -> tuple[Reading, Reading]:
