@@ -133,12 +133,14 @@ def _sweep(
     if store is None:
         raise InputError("--sweep", "expected --store, a folder that `matrix harvest` filled")
     asked = [
-        probe for job in jobs for probe in sweep.probes(job.rule, job.proof, logged.get(job.rule.id, ()))
+        question
+        for job in jobs
+        for question in sweep.questions(job.rule, job.proof, logged.get(job.rule.id, ()))
     ]
     lines, wrong = run_sweep(asked, store)
     for line in lines:
         tell(line)
-    swept = len({probe.rule.id for probe in asked})
+    swept = len({question.rule.id for question in asked})
     return f"{counted(swept, 'rule')} swept, {wrong} contradicted\n", int(wrong > 0)
 
 

@@ -14,7 +14,7 @@ from envcheck.commands.harvest.store import DESCRIPTION, ReleaseStore
 from envcheck.core.i18n import counted
 from envcheck.knowledge.proofs import sweep
 from envcheck.knowledge.proofs.records import SeenRelease
-from envcheck.knowledge.proofs.sweep import Probe
+from envcheck.knowledge.proofs.sweep import SweepQuestion
 from envcheck.resolver_backends.index.release_contents import ReleaseContents
 
 _SHOWN_FILES = 2
@@ -26,9 +26,9 @@ _SPECIFIC_FILES = 3
 
 
 class _Answers(NamedTuple):
-    """What all releases of a package answer to one probe, and one in which its checks are true."""
+    """What all releases of a package answer to one question, and one in which its checks are true."""
 
-    probe: Probe
+    question: SweepQuestion
     seen: tuple[SeenRelease, ...]
 
     @property
@@ -41,30 +41,30 @@ def _is_found(row: SeenRelease) -> bool:
     return row.agrees is (row.side == "inside")
 
 
-def run_sweep(probes: Iterable[Probe], folder: Path) -> tuple[list[str], int]:
+def run_sweep(questions: Iterable[SweepQuestion], folder: Path) -> tuple[list[str], int]:
     """Return lines on all disagreements between rules and stored releases, and how many rules have one."""
     store = ReleaseStore(folder)
-    by_package: dict[str, list[Probe]] = {}
-    for probe in probes:
-        by_package.setdefault(probe.package, []).append(probe)
+    by_package: dict[str, list[SweepQuestion]] = {}
+    for question in questions:
+        by_package.setdefault(question.package, []).append(question)
     releases = {package: _final(store, package) for package in _with_partners(by_package)}
     lines: dict[str, list[str]] = {}
     wrong: set[str] = set()
     for package, asked in by_package.items():
         for answers, traced in _sweep_package(store, package, asked, releases):
             order = releases[package]
-            spans = sweep.disagreements(answers.probe, answers.seen)
-            found = sweep.in_words(answers.probe, spans, order)
-            wrong |= {answers.probe.rule.id} if found else set()
+            spans = sweep.disagreements(answers.question, answers.seen)
+            found = sweep.in_words(answers.question, spans, order)
+            wrong |= {answers.question.rule.id} if found else set()
             found += _elsewhere(answers, traced, order)
             if found:
-                head = f"{answers.probe.rule.id}: {package}, {counted(len(order), 'release')}"
-                lines.setdefault(answers.probe.rule.id, []).extend([head, *found])
+                head = f"{answers.question.rule.id}: {package}, {counted(len(order), 'release')}"
+                lines.setdefault(answers.question.rule.id, []).extend([head, *found])
     return [line for rule in sorted(lines) for line in lines[rule]], len(wrong)
 
 
-def _with_partners(by_package: Mapping[str, Sequence[Probe]]) -> list[str]:
-    partners = [probe.partner for asked in by_package.values() for probe in asked]
+def _with_partners(by_package: Mapping[str, Sequence[SweepQuestion]]) -> list[str]:
+    partners = [question.partner for asked in by_package.values() for question in asked]
     return list(dict.fromkeys([*by_package, *filter(None, partners)]))
 
 
@@ -80,20 +80,20 @@ def _open(store: ReleaseStore, package: str, version: str) -> ReleaseContents:
 
 
 def _sweep_package(
-    store: ReleaseStore, package: str, asked: Sequence[Probe], releases: Mapping[str, Sequence[str]]
+    store: ReleaseStore, package: str, asked: Sequence[SweepQuestion], releases: Mapping[str, Sequence[str]]
 ) -> list[tuple[_Answers, dict[str, dict[str, list[str]]]]]:
     """Return the answers of all releases, and for each text searched the files by release."""
     rows: list[list[SeenRelease]] = [[] for _ in asked]
     for version in releases[package]:
         release = _open(store, package, version)
-        for probe, kept in zip(asked, rows, strict=True):
+        for question, kept in zip(asked, rows, strict=True):
             try:
-                kept.append(sweep.answer(probe, version, release, releases))
+                kept.append(sweep.answer(question, version, release, releases))
             except ValueError as error:  # a file in Python that this interpreter cannot parse
                 kept.append(SeenRelease(package, version, "outside", True, str(error)))
-    answers = [_Answers(probe, tuple(kept)) for probe, kept in zip(asked, rows, strict=True)]
+    answers = [_Answers(question, tuple(kept)) for question, kept in zip(asked, rows, strict=True)]
     texts = {
-        number: sweep.traces(each.probe, _open(store, package, each.example))
+        number: sweep.traces(each.question, _open(store, package, each.example))
         for number, each in enumerate(answers)
         if each.example is not None
     }
@@ -130,16 +130,16 @@ def _elsewhere(
     """Return lines on the text of the failure outside the bounds, and in further files inside them."""
     inside = {row.version for row in answers.seen if row.side == "inside"}
     outside = {row.version for row in answers.seen if row.side == "outside" and not _is_found(row)}
-    checked = {name for check in answers.probe.group for name in check.files}
+    checked = {name for check in answers.question.group for name in check.files}
     lines = []
     for text, files in traced.items():
         if len(files.get(answers.example or "", ())) > _SPECIFIC_FILES:
             continue
-        if not answers.probe.group and not inside.intersection(files):
+        if not answers.question.group and not inside.intersection(files):
             continue  # another package raises it
         rows = {version: [name for name in files[version] if name not in checked] for version in files}
         sides = [("outside", "elsewhere", outside, files)]
-        sides += [("inside", "also", inside, rows)] if answers.probe.group else []
+        sides += [("inside", "also", inside, rows)] if answers.question.group else []
         for side, word, versions, where in sides:
             found = [version for version in order if version in versions and where.get(version)]
             if found:

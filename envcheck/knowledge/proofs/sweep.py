@@ -26,7 +26,7 @@ _NEAR = 25
 """Lines after a checked line within which an error message belongs to it."""
 
 
-class Probe(NamedTuple):
+class SweepQuestion(NamedTuple):
     """What is asked of every release of one package for one rule.
 
     Attributes:
@@ -55,7 +55,7 @@ class Probe(NamedTuple):
         return self.group[0].when if self.group else ()
 
 
-class Span(NamedTuple):
+class DisagreeingReleases(NamedTuple):
     """Consecutive releases of which the same was found, and what was seen in the first of them."""
 
     side: str
@@ -63,8 +63,8 @@ class Span(NamedTuple):
     seen: str
 
 
-def probes(rule: Rule, proof: Proof, signatures: Iterable[str]) -> list[Probe]:
-    """Return what to ask for a rule: one probe for each group of checks of a package that the rule bounds.
+def questions(rule: Rule, proof: Proof, signatures: Iterable[str]) -> list[SweepQuestion]:
+    """Return what to ask for a rule: one question for each group of checks of a package that the rule bounds.
 
     `signatures` are the expressions that recognise the failure in a log. Their fixed texts are searched for
     in every package that the rule bounds.
@@ -73,29 +73,33 @@ def probes(rule: Rule, proof: Proof, signatures: Iterable[str]) -> list[Probe]:
     texts = tuple(text for each in signatures if len(text := longest_literal(each)) >= MIN_TRACE)
     groups = [tuple(group) for group in decisive_groups(proof.reads)]
     groups += [(check,) for check in proof.reads if check.partner]
-    read = [Probe(rule, proof, group[0].package, group) for group in groups if group[0].package in packages]
-    return read + [Probe(rule, proof, package, (), texts) for package in packages if texts]
+    read = [
+        SweepQuestion(rule, proof, group[0].package, group)
+        for group in groups
+        if group[0].package in packages
+    ]
+    return read + [SweepQuestion(rule, proof, package, (), texts) for package in packages if texts]
 
 
 def answer(
-    probe: Probe, version: str, release: OpenedRelease, releases: Mapping[str, Sequence[str]]
+    question: SweepQuestion, version: str, release: OpenedRelease, releases: Mapping[str, Sequence[str]]
 ) -> SeenRelease:
     """Return whether one release agrees with the rule."""
-    within = bounds.rule_matches(probe.rule, probe.package, version, probe.tables)
+    within = bounds.rule_matches(question.rule, question.package, version, question.tables)
     side = "inside" if within else "outside"
-    if not probe.group:
-        return SeenRelease(probe.package, version, side, True, "")
-    check = probe.group[0]
+    if not question.group:
+        return SeenRelease(question.package, version, side, True, "")
+    check = question.group[0]
     if check.partner:
         specifier = checks.bound(check, release)
         among = partners_among(check, releases.get(check.partner, ()))
-        return compared(probe.rule, check, version, specifier, among, side)
-    sight = look_for_all(probe.group, release)
+        return compared(question.rule, check, version, specifier, among, side)
+    sight = look_for_all(question.group, release)
     agrees = sight.found is within
     if not within:  # another table of the rule may cover it, and a missing file shows nothing
-        elsewhere = bounds.rule_matches(probe.rule, probe.package, version)
-        agrees = agrees or elsewhere or not _has_files(probe.group, release)
-    return SeenRelease(probe.package, version, side, agrees, sight.seen)
+        elsewhere = bounds.rule_matches(question.rule, question.package, version)
+        agrees = agrees or elsewhere or not _has_files(question.group, release)
+    return SeenRelease(question.package, version, side, agrees, sight.seen)
 
 
 def _has_files(group: Sequence[ReadCheck], release: OpenedRelease) -> bool:
@@ -106,29 +110,29 @@ def _has_files(group: Sequence[ReadCheck], release: OpenedRelease) -> bool:
     ) and all(checks.module_text(module, release) is not None for module in modules)
 
 
-def disagreements(probe: Probe, seen: Sequence[SeenRelease]) -> list[Span]:
+def disagreements(question: SweepQuestion, seen: Sequence[SeenRelease]) -> list[DisagreeingReleases]:
     """Return the releases that contradict the rule, those that the proof excuses left out."""
-    wrong = [not each.agrees and not excused(probe.proof, each) for each in seen]
+    wrong = [not each.agrees and not excused(question.proof, each) for each in seen]
     marked = [(each.side if bad else "", each) for bad, each in zip(wrong, seen, strict=True)]
     spans = []
     for side, run in groupby(marked, key=lambda pair: pair[0]):
         found = [each for _, each in run]
         if side:
-            spans.append(Span(side, tuple(each.version for each in found), found[0].seen))
+            spans.append(DisagreeingReleases(side, tuple(each.version for each in found), found[0].seen))
     return spans
 
 
 # --- texts to search for in all files -----------------------------------------------------------------
 
 
-def traces(probe: Probe, release: OpenedRelease) -> dict[str, frozenset[str]]:
+def traces(question: SweepQuestion, release: OpenedRelease) -> dict[str, frozenset[str]]:
     """Return texts that show the mechanism, each with the files in which it shows nothing new.
 
     These are the fixed parts of the patterns, the error message next to them, and the texts of the logs. In
     `release` the checks are true.
     """
-    found = dict.fromkeys(probe.texts, frozenset[str]())
-    for check in probe.group:
+    found = dict.fromkeys(question.texts, frozenset[str]())
+    for check in question.group:
         for expression in check.has:
             literal = longest_literal(expression)
             if len(literal) >= MIN_TRACE:
@@ -183,10 +187,12 @@ def _fixed_parts(source: str) -> Iterator[str]:
 # --- words --------------------------------------------------------------------------------------------
 
 
-def in_words(probe: Probe, spans: Iterable[Span], order: Sequence[str]) -> list[str]:
+def in_words(
+    question: SweepQuestion, spans: Iterable[DisagreeingReleases], order: Sequence[str]
+) -> list[str]:
     """Return one line for each disagreement."""
     words = {"inside": "too wide: not found in", "outside": "too narrow: found in"}
-    if probe.partner:
+    if question.partner:
         words = {"inside": "another bound in", "outside": "bound outside in"}
     return [f"  {words[span.side]} {span_words(span.versions, order)}: {span.seen}" for span in spans]
 
