@@ -231,7 +231,10 @@ class ReleaseOffers:
         computed = summary.computed and not self._stubs(module)  # the stubs list what such a root computes
         unknown = starred.way is Way.UNKNOWN or computed or name in (summary.answers or ())
         unknown = unknown or self._may_answer(summary, module, name) or self._fills_itself(module)
-        return Found(Way.UNKNOWN if unknown else Way.MISSING)
+        replacement = self.modules.replacement(module)
+        if replacement and replacement != module and not unknown:
+            return self.find(replacement, name)
+        return Found(Way.UNKNOWN if unknown or replacement == "" else Way.MISSING)
 
     def _may_answer(self, summary: FileSummary, module: str, name: str) -> bool:
         """Return whether a `__getattr__` that another function makes may answer to a name.
@@ -252,13 +255,16 @@ class ReleaseOffers:
         return not self._stubs(module) and "globals().update(" in self._text(module)
 
     def _words_of_getter(self, summary: FileSummary, module: str) -> frozenset[str] | None:
-        """Return the words in the module that makes a `__getattr__`; None if it cannot be found."""
+        """Return the texts beside a `__getattr__` and in the module that makes it; None if it is not found.
+
+        transformers 5 writes `__getattr__ = deprecate_attr(__name__, rename={"OldName": (New, "5.29.0")})`.
+        """
         made = _MADE_GETTER.search(self._text(module))
         origin = summary.imports.get(made[1]) if made else None
         target = self.modules.absolute(module, origin) if origin else ""
         if not self.modules.owns(target) or self.modules.form(target) is not ModuleForm.SOURCE:
             return None
-        return frozenset(_PATH_OR_NAME.findall(self._text(target)))
+        return frozenset(_PATH_OR_NAME.findall(self._text(target) + self._text(module)))
 
     def _text(self, module: str) -> str:
         return self.modules.release.files.read(self.modules.path(module)).decode("utf-8", "replace")

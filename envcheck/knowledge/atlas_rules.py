@@ -248,6 +248,8 @@ def _title(rows: Sequence[AtlasRow], release: str, other: str) -> str:
             return f"{package} was compiled for {first.needs}, not for {partner}"
         case "keyword":
             return f"`{first.entry}` fails: {package} passes {first.needs}{more}, unknown to {partner}"
+        case "register":
+            return f"`{first.entry}` fails: {package} makes the call {first.needs}{more}, which {partner} refuses"
         case "override":
             return (
                 f"`{first.entry}` fails: {package} does not accept the call {first.needs}{more} of {partner}"
@@ -263,6 +265,13 @@ def who_has_it(row: AtlasRow, atlas: Atlas) -> str:
     where = f"in {row.partner} {readable_releases(having, every)}" if having else "in none"
     own = atlas.releases.get(row.package, ())
     asking = [release for release in own if in_spans(release, row.releases)]
+    if row.kind == "register":
+        taken = [release for release in every if in_spans(release, row.lacking)]
+        refused = f"{row.partner} {readable_releases(taken, every)}"
+        return (
+            f"{row.needs}: refused by {refused}, which has this name itself; "
+            f"called in {row.package} {readable_releases(asking, own)}"
+        )
     if row.kind == "override":
         calling = [release for release in every if in_spans(release, row.lacking)]
         who_calls = f"{row.partner} {readable_releases(calling, every)}"
