@@ -193,29 +193,41 @@ class _AliasReader:
 
     def value(self, node: ast.expr, names: _Names) -> _Value:
         match node:
-            case ast.Constant(value=str(text)):
-                return text
-            case ast.Name(id="__name__"):
-                return OWN_NAME
+            case ast.Constant(value=str()) | ast.JoinedStr() | ast.BinOp(op=ast.Add()):
+                return self.joined(node, names)
             case ast.Name(id=name):
-                return names[name] if name in names else self.imported(name)
-            case ast.JoinedStr(values=parts):
-                return "".join(self.text(each, names) for each in parts)
-            case ast.BinOp(left=left, op=ast.Add(), right=right):
-                return self.text(left, names) + self.text(right, names)
+                return self.named(name, names)
+            case ast.Attribute():
+                return self.imported(dotted(node) or "")
+            case ast.Subscript() | ast.Call():
+                return self.called(node, names)
+            case _:
+                return self.collection(node, names)
+
+    def collection(self, node: ast.expr, names: _Names) -> _Value:
+        match node:
             case ast.Tuple(elts=parts) | ast.List(elts=parts) | ast.Set(elts=parts):
                 return tuple(self.value(each, names) for each in parts)
             case ast.Dict(keys=keys, values=values):
                 return self.table(keys, values, names)
-            case ast.Attribute():
-                return self.imported(dotted(node) or "")
-            case ast.Subscript(value=ast.Attribute() as base, slice=key) if dotted(base) == "sys.modules":
-                path = self.value(key, names)
-                return _Module(path) if isinstance(path, str) and UNREAD not in path else _Module("")
-            case ast.Call():
-                return self.called(node, names)
             case _:
                 return None
+
+    def named(self, name: str, names: _Names) -> _Value:
+        if name == "__name__":
+            return OWN_NAME
+        return names[name] if name in names else self.imported(name)
+
+    def joined(self, node: ast.expr, names: _Names) -> str:
+        match node:
+            case ast.Constant(value=str(text)):
+                return text
+            case ast.JoinedStr(values=parts):
+                return "".join(self.text(each, names) for each in parts)
+            case ast.BinOp(left=left, right=right):
+                return self.text(left, names) + self.text(right, names)
+            case _:
+                return UNREAD
 
     def table(
         self, keys: Sequence[ast.expr | None], values: Sequence[ast.expr], names: _Names
@@ -227,19 +239,25 @@ class _AliasReader:
                 found[text] = self.value(value, names)
         return found
 
-    def called(self, call: ast.Call, names: _Names) -> _Value:
-        function = dotted(call.func) or ""
-        if function.rsplit(".", 1)[-1] == "import_module" and call.args:
-            path = self.value(call.args[0], names)
-            return _Module(path) if isinstance(path, str) and UNREAD not in path else _Module("")
-        match call.func:
-            case ast.Attribute(value=base, attr="items") if not call.args:
+    def called(self, node: ast.Subscript | ast.Call, names: _Names) -> _Value:
+        """Return the module of `sys.modules[...]` or `import_module(...)`, or the rows of a table."""
+        match node:
+            case ast.Subscript(value=ast.Attribute() as base, slice=key) if dotted(base) == "sys.modules":
+                return self.module(key, names)
+            case ast.Call(func=ast.Attribute(value=base, attr="items"), args=[]):
                 table = self.value(base, names)
                 return tuple(table.items()) if isinstance(table, dict) else None
-            case ast.Attribute(value=base, attr="keys" | "copy") if not call.args:
+            case ast.Call(func=ast.Attribute(value=base, attr="keys" | "copy"), args=[]):
                 return self.value(base, names)
+            case ast.Call(func=function, args=[path, *_]):
+                imports = (dotted(function) or "").rsplit(".", 1)[-1] == "import_module"
+                return self.module(path, names) if imports else None
             case _:
                 return None
+
+    def module(self, node: ast.expr, names: _Names) -> _Module:
+        path = self.value(node, names)
+        return _Module(path if isinstance(path, str) and UNREAD not in path else "")
 
     def text(self, node: ast.expr, names: _Names) -> str:
         inner = node.value if isinstance(node, ast.FormattedValue) else node

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 
 from envcheck.atlas.aliases import read_aliases
 from envcheck.atlas.lazy_tables import read_lazy_offers, words_of
+from envcheck.atlas.refused_names import read_refused_names
 from envcheck.atlas.requirement_tables import read_requirement_tables, read_table_checks
 from envcheck.atlas.scripts import reduced_source
 from envcheck.atlas.summary import (
@@ -115,6 +116,7 @@ class _FileReader:
     uses: list[Use] = field(default_factory=list)
     refusals: list[ModuleRefusal] = field(default_factory=list)
     calls: list[ModuleCall] = field(default_factory=list)
+    called: dict[tuple[str, Guards], ModuleCall] = field(default_factory=dict)
     registrations: list[ModuleRegistration] = field(default_factory=list)
     model_types: dict[str, str] = field(default_factory=dict)
     reassigned: set[str] = field(default_factory=set)
@@ -130,12 +132,14 @@ class _FileReader:
         self.block(self.tree.body, _Place())
         lazy = read_lazy_offers(self.tree, self.source)
         served = read_aliases(self.tree, self.source)
+        refused = read_refused_names(self.tree, self.source)
         answers = lazy.answers
         if served.replaces_itself and not lazy.present:
             answers = words_of(self.tree)
         return FileSummary(
             bindings=self.bindings,
             imports=self.imports,
+            rebound=frozenset(self.reassigned & self.imports.keys()),
             lazy={**self.typing_imports, **lazy.names} if lazy.present else {},
             lazy_stars=tuple(self.typing_stars) if lazy.present else (),
             scans=lazy.scans,
@@ -143,12 +147,16 @@ class _FileReader:
             exports=None if self.exports is None else tuple(dict.fromkeys(self.exports)),
             exports_open=self.exports_open,
             answers=answers,
+            refused=refused.words,
+            refused_by=refused.tables,
+            past=refused.keys,
             computed=self.computed or lazy.computed,
             registers=_texts(self.tree) if served.loose else frozenset(),
             aliases=served.aliases,
             uses=tuple(self.resolved_uses()),
             refusals=tuple(self.refusals),
             calls=tuple(self.calls),
+            called=tuple(each for each in self.called.values() if each.text.split(".")[0] in self.bindings),
             registrations=tuple(self.registrations),
             model_types=self.model_types,
             checks=tuple(read_table_checks(self.tree)),
@@ -463,17 +471,21 @@ class _FileReader:
                 self.expression(value.orelse, place.under(f"not ({test})"))
             case ast.BoolOp():
                 self.operands(value, place)
-            case ast.Attribute():
-                chain = dotted(value)
-                if chain is None:
-                    self.expression(value.value, place)
-                else:
-                    self.use(UseKind.ATTRIBUTE, value, place, chain)
+            case ast.Attribute() if chain := dotted(value):
+                self.use(UseKind.ATTRIBUTE, value, place, chain)
             case ast.Call(func=ast.Name(id="hasattr" | "getattr" as called)):
                 self.reflection(value, called, place)
             case _:
+                if isinstance(value, ast.Call):
+                    self.note_call(value, place)
                 for child in _evaluated_children(value):
                     self.expression(child, place)
+
+    def note_call(self, call: ast.Call, place: _Place) -> None:
+        """Note a function that is called by its name, unless it is expected to fail."""
+        name = dotted(call.func)
+        if name and not place.typing and not (_CATCH_IMPORTS | _CATCH_ATTRIBUTES) & place.caught:
+            self.called.setdefault((name, place.guards), ModuleCall(name, place.guards, call.lineno))
 
     def operands(self, value: ast.BoolOp, place: _Place) -> None:
         for each in value.values:

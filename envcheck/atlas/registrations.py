@@ -179,7 +179,7 @@ def read_auto_tables(offers: ReleaseOffers) -> AutoTables:
     for statement in (each for tree in trees for each in _statements(tree.body)):
         _read_statement(statement, tables, mappings)
         if isinstance(statement, ast.ClassDef):
-            classes.update({statement.name: name for name in _mapping_of(statement)})
+            classes.update((statement.name, name) for name in _mapping_of(statement))
     configs = tables.get(_CONFIG_NAMES, {})
     models = {
         owner: frozenset(tables[table])
@@ -209,7 +209,7 @@ def _read_statement(statement: ast.stmt, tables: dict[str, dict[str, str]], mapp
         case _:
             return
     if ast.unparse(value.func) == "_LazyAutoMapping":
-        mappings.update({name: each.id for each in value.args[1:2] if isinstance(each, ast.Name)})
+        mappings.update((name, each.id) for each in value.args[1:2] if isinstance(each, ast.Name))
     elif name.endswith("_NAMES"):
         tables.setdefault(name.removeprefix("MISSING_"), {}).update(_pairs(value))
 

@@ -140,6 +140,7 @@ class FileSummary:
         bindings: names bound at module level, each with the guards of the ways in which it is bound; one way
             without guards means that it is always bound.
         imports: local names that an import binds, and what they stand for.
+        rebound: imported names that an assignment binds too, for example where the import fails.
         lazy: names that a table or `__getattr__` offers without importing them first.
         lazy_stars: modules all of whose public names are offered in this way.
         scans: every `__all__` below this package is offered (`define_import_structure`).
@@ -148,6 +149,9 @@ class FileSummary:
         exports_open: `__all__` is also filled by calls, so that it may hold more.
         answers: None without a module-level `__getattr__`; otherwise the words that it may answer to. A file
             that puts an object in its own place, or changes the class of its module, counts too.
+        refused: names that its `__getattr__` refuses, or `module:name` if it makes one for other modules.
+        refused_by: imported tables whose keys are refused.
+        past: the keys of tables of names that are gone, by the name of the table.
         computed: names are made in ways that cannot be read, such as `globals().update(...)`.
         registers: words in code that puts modules into `sys.modules` under names that cannot be read, or that
             adds an import hook.
@@ -155,6 +159,7 @@ class FileSummary:
         uses: what is imported or read on import, in order.
         refusals: what is raised on import.
         calls: calls by name on import, with no argument or constants alone.
+        called: functions and classes that are called on import, by name; `text` is the name alone.
         registrations: what is registered on import, unless the call allows or expects that it is there.
         model_types: the texts that classes bind to `model_type`, by class.
         checks: requirements of a table that are checked on import.
@@ -166,6 +171,7 @@ class FileSummary:
 
     bindings: Mapping[str, tuple[Guards, ...]] = field(default_factory=dict)
     imports: Mapping[str, ImportOrigin] = field(default_factory=dict)
+    rebound: frozenset[str] = frozenset()
     lazy: Mapping[str, ImportOrigin] = field(default_factory=dict)
     lazy_stars: tuple[ImportOrigin, ...] = ()
     scans: bool = False
@@ -173,12 +179,16 @@ class FileSummary:
     exports: tuple[str, ...] | None = None
     exports_open: bool = False
     answers: frozenset[str] | None = None
+    refused: frozenset[str] = frozenset()
+    refused_by: tuple[str, ...] = ()
+    past: Mapping[str, frozenset[str]] = field(default_factory=dict)
     computed: bool = False
     registers: frozenset[str] = frozenset()
     aliases: tuple[ModuleAlias, ...] = ()
     uses: tuple[Use, ...] = ()
     refusals: tuple[ModuleRefusal, ...] = ()
     calls: tuple[ModuleCall, ...] = ()
+    called: tuple[ModuleCall, ...] = ()
     registrations: tuple[ModuleRegistration, ...] = ()
     model_types: Mapping[str, str] = field(default_factory=dict)
     checks: tuple[TableCheck, ...] = ()

@@ -54,6 +54,7 @@ _READINGS = {
     "refusals": "import_guards",
     "overrides": "overriding",
     "registered": "registrations",
+    "import calls": "import_calls",
 }
 """The kinds of readings of a release, each with the module that makes it.
 
