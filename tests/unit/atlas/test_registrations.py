@@ -21,12 +21,12 @@ class AutoModelForCausalLM(_BaseAutoModelClass):
 """
 
 
-def transformers(version: str, configs: str, models: str = "", *, files: bool = True) -> dict[str, bytes]:
+def transformers(configs: str, models: str = "") -> dict[str, bytes]:
     auto = {
         "transformers/models/auto/configuration_auto.py": configs.encode(),
         "transformers/models/auto/modeling_auto.py": MODELS.replace("{more}", models).encode(),
     }
-    return {"transformers/__init__.py": b"", **(auto if files else {})}
+    return {"transformers/__init__.py": b"", **auto}
 
 
 OLD = "CONFIG_MAPPING_NAMES = OrderedDict([('bert', 'BertConfig')])\n"
@@ -35,9 +35,9 @@ NEWEST = "from .auto_mappings import CONFIG_MAPPING_NAMES\nCONFIG_MAPPING_NAMES.
 PARTNER = PackageReader(
     "transformers",
     [
-        release("transformers", "4.51.0", more=transformers("4.51.0", OLD)),
-        release("transformers", "4.52.0", more=transformers("4.52.0", NEW)),
-        release("transformers", "5.0.0", more=transformers("5.0.0", NEWEST, ", ('bitnet', 'BitNetModel')")),
+        release("transformers", "4.51.0", more=transformers(OLD)),
+        release("transformers", "4.52.0", more=transformers(NEW)),
+        release("transformers", "5.0.0", more=transformers(NEWEST, ", ('bitnet', 'BitNetModel')")),
     ],
 )
 
