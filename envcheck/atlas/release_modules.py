@@ -166,6 +166,8 @@ class ReleaseModules:
                 alias, target = each.alias.replace(OWN_NAME, module), self._new_name(each, module)
                 if each.hooked and (not target or self._own_form(target) is None):
                     continue  # a table of something else
+                if alias.rpartition(".")[2] == UNREAD:
+                    continue  # that would be every name, as of all that torch copies into `torch._C`
                 if UNREAD in alias:
                     pattern = r"\w+".join(re.escape(part) for part in alias.split(UNREAD))
                     patterns.append((re.compile(pattern), target))

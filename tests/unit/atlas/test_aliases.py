@@ -220,3 +220,14 @@ def test_a_getattr_made_with_a_table_beside_it_may_offer_the_names_in_the_table(
     }
     assert offers("x", modules).name("x", "Old") is UNKNOWN
     assert offers("x", modules).name("x", "Never") is NO
+
+
+def test_a_name_of_which_nothing_can_be_read_stands_for_no_other() -> None:
+    root = """
+        import sys
+        from x._C import *
+        for attr in dir(_C):
+            candidate = getattr(_C, attr)
+            sys.modules[f"x._C.{attr}"] = candidate
+    """
+    assert offers("x", {"x/": root, "x/_C.pyi": "def add(): ..."}).name("x", "compile") is NO
