@@ -147,6 +147,7 @@ class CallWalk:
         usual: patterns of tests that are true in nearly every run, though no version decides them.
         self_calls: the calls of the object's own methods that were met.
         imports: the imports from other packages that were met.
+        attributes: the names in modules of other packages that were met, as `torch.accelerator`.
 
     """
 
@@ -155,6 +156,7 @@ class CallWalk:
     usual: tuple[str, ...] = ()
     self_calls: list[SelfCall] = field(default_factory=list)
     imports: list[Demand] = field(default_factory=list)
+    attributes: list[Demand] = field(default_factory=list)
     _action: str = ""
     _seen: set[tuple[str, int, str, Condition, tuple[tuple[str, str], ...]]] = field(default_factory=set)
     _frames: int = 0
@@ -172,6 +174,12 @@ class CallWalk:
         for name, action in self.entry.methods.items():
             self._action = f"{self.entry.path}.{action}(...)"
             yield from self._method(definition, name, _root(loops=True, through=(name,)))
+
+    def run(self, definition: Definition) -> None:
+        """Follow a function, or the constructor of a class, for its imports and attributes alone."""
+        nothing = CodeCall("", (), (), (), 0)
+        for _ in self._on(definition, nothing, _root(), ALWAYS):
+            pass
 
     def _run(self, frame: _Frame) -> Iterator[KeywordDemand]:
         receiver = f"{frame.receiver.module}.{frame.receiver.code.name}" if frame.receiver else ""
@@ -191,7 +199,36 @@ class CallWalk:
         for call in frame.function.calls:
             condition = self._condition(call, frame)
             if decide(condition, this_stack()) is not Tri.NO and not _opaque(condition):
+                self._attribute(call, frame, condition)
                 yield from self._call(call, frame, condition)
+
+    def _attribute(self, call: CodeCall, frame: _Frame, condition: Condition) -> None:
+        """Note a name in a module of another package, up to the first class in the path."""
+        root, _, rest = call.target.partition(".")
+        known_locally = frame.function.imports.get(root)
+        if not rest or call.optional or (root in frame.function.locals and known_locally is None):
+            return
+        modules = self.code.offers.modules
+        summary = modules.summary(frame.module)
+        origin = known_locally or (summary.imports.get(root) if summary else None)
+        if origin is None or origin.level or origin.name[:1].isupper() or modules.owns(origin.module):
+            return
+        if origin.module.split(".")[0] in sys.stdlib_module_names:
+            return
+        if known_locally is None and summary is not None:
+            if root in summary.rebound:
+                return
+            imported = self.code.offers.guards.together(origin.guards, frame.module)
+            condition = all_of((condition, imported))
+        names: list[str] = []
+        for name in rest.split("."):
+            names.append(name)
+            if name[:1].isupper():
+                break
+        *base, last = filter(None, (origin.module, origin.name, *names))
+        what = Demanded(DemandKind.ATTRIBUTE, ".".join(base), last)
+        place = f"{modules.path(frame.module)}:{call.line}"
+        self.attributes.append(Demand(what, self._action, condition, place))
 
     def _import(self, line: CodeImport, frame: _Frame) -> None:
         """Note an import from another package."""
@@ -234,12 +271,12 @@ class CallWalk:
             if frame.receiver is not None:
                 yield from self._on_receiver(call, frame, condition, rest)
             return
-        if root in frame.function.made and rest and "." not in rest:
+        if root in frame.function.made and rest and "." not in rest and not call.read:
             definition = self._expression(frame, frame.function.made[root])
             yield from self._on_instance(definition, rest, call, frame, condition)
             return
         local = frame.function.imports.get(root)
-        if root in frame.function.locals and local is None:
+        if call.read or (root in frame.function.locals and local is None):
             return
         yield from self._on(self.code.expression(frame.module, call.target, local), call, frame, condition)
 

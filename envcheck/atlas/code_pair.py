@@ -148,8 +148,11 @@ class CodePair(ABC, Generic[_What]):
         """Return the answer of each release of the partner; empty if the answers cannot be trusted."""
         if what not in self._answers:
             answers = {version: self.offer(version, what) for version in self.partner.by_version}
+            refused = {each for each in answers if answers[each] is OfferAnswer.REFUSED}
+            answers |= dict.fromkeys(refused, OfferAnswer.NO)
             sure = is_trustworthy(list(answers.values()), holes=self.may_come_back(what))
-            self._answers[what] = answers if sure else {}
+            # A refusal by name is certain where nothing else is: numpy makes most of its names in C.
+            self._answers[what] = answers if sure else dict.fromkeys(refused, OfferAnswer.NO)
         return self._answers[what]
 
     def _surroundings(self, version: str, release: str) -> Surroundings:

@@ -47,7 +47,7 @@ class Parameters:
 
 @dataclass(frozen=True, slots=True)
 class CodeCall:
-    """One call in the body of a function, or one attribute of `self` that is read.
+    """One call in the body of a function, or one dotted name that is read: `self.model`, `torch.accelerator`.
 
     Attributes:
         target: what is called, as written: `Accelerator`, `self.accelerator.unwrap_model`.
@@ -59,6 +59,7 @@ class CodeCall:
         read: an attribute is read rather than called, which runs code only if it is a property.
         positional: number of positional arguments; -1 if it is not known, as in `f(*values)`.
         methods: arguments that are methods of `self`, each after its keyword or position.
+        optional: a `try` around it expects that what is named may be missing.
 
     """
 
@@ -71,6 +72,7 @@ class CodeCall:
     read: bool = False
     positional: int = -1
     methods: tuple[tuple[str | int, str], ...] = ()
+    optional: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ class EntryCalls:
     Attributes:
         owner: module and name of the class; both are empty for a function.
         arguments: what is passed to other packages.
-        imports: what is imported from other packages.
+        imports: what is imported from other packages, and the names in their modules that are used.
         self_calls: how the object calls its own methods.
         reaches: the methods of the object that each method may call.
 
@@ -67,7 +67,7 @@ def _walked(code: Definitions, walk: CallWalk) -> EntryCalls:
     return EntryCalls(
         (owner.module, owner.code.name) if owner else ("", ""),
         arguments,
-        tuple(walk.imports),
+        (*walk.imports, *walk.attributes),
         tuple(walk.self_calls),
         reaches,
     )

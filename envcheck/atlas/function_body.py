@@ -20,6 +20,7 @@ from envcheck.atlas.syntax import caught_names, dotted, ends_in_raise
 
 _CATCH_TYPE_ERRORS = frozenset({"TypeError", "Exception", "BaseException"})
 _CATCH_IMPORT_ERRORS = frozenset({"ImportError", "ModuleNotFoundError", "Exception", "BaseException"})
+_CATCH_ATTRIBUTE_ERRORS = frozenset({"AttributeError", "Exception", "BaseException"})
 _TABLE_METHODS = ("to_dict", "asdict")
 _DEFERRED = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda
 _ENDS = (ast.Return, ast.Raise, ast.Continue, ast.Break)
@@ -35,6 +36,7 @@ class _Spot:
         looped: whether the statement is in a loop.
         caught: whether a `try` around it catches TypeError.
         optional: whether a `try` around it catches ImportError.
+        absent: whether a `try` around it catches AttributeError.
 
     """
 
@@ -42,6 +44,7 @@ class _Spot:
     looped: bool = False
     caught: bool = False
     optional: bool = False
+    absent: bool = False
 
     def under(self, *guards: str) -> _Spot:
         return replace(self, guards=(*self.guards, *(each for each in guards if each not in self.guards)))
@@ -149,7 +152,13 @@ class FunctionReader:
         lenient = [each for each in node.handlers if not ends_in_raise(each.body)]
         caught = any(_CATCH_TYPE_ERRORS & caught_names(each) for each in lenient)
         optional = any(_CATCH_IMPORT_ERRORS & caught_names(each) for each in lenient)
-        tried = replace(spot, caught=spot.caught or caught, optional=spot.optional or optional)
+        absent = any(_CATCH_ATTRIBUTE_ERRORS & caught_names(each) for each in lenient)
+        tried = replace(
+            spot,
+            caught=spot.caught or caught,
+            optional=spot.optional or optional,
+            absent=spot.absent or absent,
+        )
         self._block(node.body, tried)
         for each in node.handlers:
             self._block(each.body, spot.under(UNREADABLE_TEST))
@@ -170,7 +179,8 @@ class FunctionReader:
         }
         caught = spot.caught or bool(suppressed & _CATCH_TYPE_ERRORS)
         optional = spot.optional or bool(suppressed & _CATCH_IMPORT_ERRORS)
-        self._block(node.body, replace(spot, caught=caught, optional=optional))
+        absent = spot.absent or bool(suppressed & _CATCH_ATTRIBUTE_ERRORS)
+        self._block(node.body, replace(spot, caught=caught, optional=optional, absent=absent))
         return spot.under("False") if _ends(node.body) else spot
 
     def _read_for(self, node: ast.For | ast.While, spot: _Spot) -> _Spot:
@@ -259,14 +269,23 @@ class FunctionReader:
                     spot = spot.under(text if isinstance(operation, ast.And) else _negated(text))
             case ast.Call():
                 self._call(node, spot)
-            case ast.Attribute(value=ast.Name(id="self"), attr=name):
-                self._record(f"{SELF}.{name}", (), (), node, spot, read=True)
+            case ast.Attribute():
+                self._attribute(node, spot)
             case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
                 for child in ast.walk(node):
                     if isinstance(child, ast.Call):
                         self._call(child, replace(spot, looped=True).under(UNREADABLE_TEST))
             case _:
                 self._children(node, spot)
+
+    def _attribute(self, node: ast.Attribute, spot: _Spot) -> None:
+        chain = dotted(node)
+        if chain == f"{SELF}.{node.attr}":
+            self._record(chain, (), (), node, spot, read=True)
+        elif chain is None or chain.startswith((f"{SELF}.", "cls.")):
+            self._children(node, spot)
+        elif isinstance(node.ctx, ast.Load):
+            self._record(chain, (), (), node, spot, read=True)
 
     def _call(self, node: ast.Call, spot: _Spot) -> None:
         self._mutate(node)
@@ -279,7 +298,7 @@ class FunctionReader:
         if not target:
             self._children(function, spot)
             return
-        if isinstance(function, ast.Attribute) and not isinstance(function.value, ast.Name):
+        if isinstance(function, ast.Attribute) and target.startswith(f"{SELF}.") and target.count(".") > 1:
             self._expression(function.value, spot)
         given = _given(node)
         named = tuple(each.arg for each in keywords if each.arg)
@@ -314,6 +333,7 @@ class FunctionReader:
                     read,
                     found.positional,
                     found.methods,
+                    spot.absent,
                 )
             )
 

@@ -15,6 +15,8 @@ class GapKind(StrEnum):
     """A method that replaces one of the partner's class does not take what the partner passes to it."""
     GUARD = "guard"
     """The asking code compares the partner's version and raises, when it is imported."""
+    REGISTER = "register"
+    """A model type or configuration class is registered that the partner has itself: ValueError on import."""
     BINARY = "binary"
     """Compiled modules were made for other releases of the partner: undefined symbols, or a refusal."""
 

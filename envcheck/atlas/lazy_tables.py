@@ -62,7 +62,7 @@ def read_lazy_offers(tree: ast.Module, source: str) -> LazyOffers:
         for statement, guards in _statements(tree.body, ()):
             _read_statement(statement, guards, tables, offers)
     if getter is not None:
-        offers.answers = _words(tree)
+        offers.answers = words_of(tree)
         offers.computed = _delegates(getter)
     offers.scans = "define_import_structure(" in source and "def define_import_structure" not in source
     offers.present = bool(
@@ -194,7 +194,7 @@ def _texts(value: ast.expr) -> list[str]:
             return []
 
 
-def _words(tree: ast.Module) -> frozenset[str]:
+def words_of(tree: ast.Module) -> frozenset[str]:
     """Return every identifier that stands in a module as a text or a name."""
     words: set[str] = set()
     for node in ast.walk(tree):

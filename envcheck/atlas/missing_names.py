@@ -10,6 +10,7 @@ from envcheck.atlas.code_pair import CodePair
 from envcheck.atlas.demands import Demand, Demanded, DemandKind
 from envcheck.atlas.entry_calls import definitions, entry_calls
 from envcheck.atlas.gaps import CodeGap, GapKind
+from envcheck.atlas.import_calls import import_calls
 from envcheck.atlas.offers import OfferAnswer
 from envcheck.atlas.reader import PackageReader
 
@@ -20,8 +21,9 @@ def find_missing_names(package: PackageReader, partner: PackageReader) -> list[C
 
 
 def late_demands(package: PackageReader, version: str) -> list[Demand]:
-    """Return what a release imports from other packages when users call its entries."""
-    return [demand for calls in entry_calls(package)[version] for demand in calls.imports]
+    """Return what functions of a release use of other packages: those called on import, or by users."""
+    by_users = [demand for calls in entry_calls(package)[version] for demand in calls.imports]
+    return [*import_calls(package, version), *by_users]
 
 
 @dataclass

@@ -21,6 +21,8 @@ class OfferAnswer(Enum):
     YES = "yes"
     NO = "no"
     UNKNOWN = "unknown"
+    REFUSED = "refused"
+    """Its `__getattr__` raises for this very name, which it has dropped."""
     STUB = "stub"
     """Only a stub lists it, so it is made in C: another release may have it without listing it."""
 
@@ -33,6 +35,7 @@ class Way(Enum):
     SUBMODULE = "submodule"
     STUB = "stub"
     UNKNOWN = "unknown"
+    REFUSED = "refused"
     MISSING = "missing"
 
 
@@ -171,7 +174,7 @@ class ReleaseOffers:
         offers = {self.module(path)} if not parent else {self.name(parent, name), self.attribute(path)}
         if OfferAnswer.YES in offers:
             return Tri.YES
-        return Tri.NO if offers == {OfferAnswer.NO} else Tri.MAYBE
+        return Tri.NO if offers <= {OfferAnswer.NO, OfferAnswer.REFUSED} else Tri.MAYBE
 
     def _answer(self, found: Found) -> OfferAnswer:
         match found.way:
@@ -179,6 +182,8 @@ class ReleaseOffers:
                 return OfferAnswer.NO
             case Way.UNKNOWN:
                 return OfferAnswer.UNKNOWN
+            case Way.REFUSED:
+                return OfferAnswer.REFUSED
             case Way.STUB:
                 return OfferAnswer.STUB
             case _:
@@ -197,7 +202,7 @@ class ReleaseOffers:
         """
         parent, _, name = module.rpartition(".")
         summary = self.modules.summary(parent) if parent else None
-        if summary is not None and (name in summary.bindings or name in (summary.answers or ())):
+        if summary is not None and name in summary.bindings:
             return True
         return any(_may_register(word, module, asked) for word in self.modules.registered)
 
@@ -228,10 +233,34 @@ class ReleaseOffers:
         """Return the submodule of this name; if there is none, UNKNOWN or MISSING."""
         if self.modules.is_package(module) and self.modules.form(f"{module}.{name}") is not None:
             return Found(Way.SUBMODULE, f"{module}.{name}")
+        if self._refuses(summary, module, name):
+            return Found(Way.REFUSED)
         computed = summary.computed and not self._stubs(module)  # the stubs list what such a root computes
         unknown = starred.way is Way.UNKNOWN or computed or name in (summary.answers or ())
         unknown = unknown or self._may_answer(summary, module, name) or self._fills_itself(module)
-        return Found(Way.UNKNOWN if unknown else Way.MISSING)
+        replacement = self.modules.replacement(module)
+        if replacement and replacement != module and not unknown:
+            return self.find(replacement, name)
+        return Found(Way.UNKNOWN if unknown or replacement == "" else Way.MISSING)
+
+    def _refuses(self, summary: FileSummary, module: str, name: str) -> bool:
+        """Return whether the `__getattr__` of a module, or the function that makes it, refuses a name."""
+        if _GETTER not in summary.bindings:
+            return False
+        if name in summary.refused:
+            return True
+        for table in summary.refused_by:
+            below = self._origin(summary, module, table)
+            if below is not None and name in below.past.get(table, ()):
+                return True
+        makers = (self._origin(summary, module, each) for each in summary.imports if "getattr" in each)
+        return any(below is not None and f"{module}:{name}" in below.refused for below in makers)
+
+    def _origin(self, summary: FileSummary, module: str, local: str) -> FileSummary | None:
+        """Return the file of the same release from which a module imports a name."""
+        origin = summary.imports.get(local)
+        target = self.modules.absolute(module, origin) if origin and origin.name else ""
+        return self.modules.summary(target) if target and self.modules.owns(target) else None
 
     def _may_answer(self, summary: FileSummary, module: str, name: str) -> bool:
         """Return whether a `__getattr__` that another function makes may answer to a name.
@@ -252,13 +281,16 @@ class ReleaseOffers:
         return not self._stubs(module) and "globals().update(" in self._text(module)
 
     def _words_of_getter(self, summary: FileSummary, module: str) -> frozenset[str] | None:
-        """Return the words in the module that makes a `__getattr__`; None if it cannot be found."""
+        """Return the texts beside a `__getattr__` and in the module that makes it; None if it is not found.
+
+        transformers 5 writes `__getattr__ = deprecate_attr(__name__, rename={"OldName": (New, "5.29.0")})`.
+        """
         made = _MADE_GETTER.search(self._text(module))
         origin = summary.imports.get(made[1]) if made else None
         target = self.modules.absolute(module, origin) if origin else ""
         if not self.modules.owns(target) or self.modules.form(target) is not ModuleForm.SOURCE:
             return None
-        return frozenset(_PATH_OR_NAME.findall(self._text(target)))
+        return frozenset(_PATH_OR_NAME.findall(self._text(target) + self._text(module)))
 
     def _text(self, module: str) -> str:
         return self.modules.release.files.read(self.modules.path(module)).decode("utf-8", "replace")

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import re
 import sys
 import warnings
 from collections.abc import Iterable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from envcheck.atlas.lazy_tables import read_lazy_offers
+from envcheck.atlas.aliases import read_aliases
+from envcheck.atlas.lazy_tables import read_lazy_offers, words_of
+from envcheck.atlas.refused_names import read_refused_names
 from envcheck.atlas.requirement_tables import read_requirement_tables, read_table_checks
 from envcheck.atlas.scripts import reduced_source
 from envcheck.atlas.summary import (
@@ -23,6 +26,7 @@ from envcheck.atlas.summary import (
     ImportOrigin,
     ModuleCall,
     ModuleRefusal,
+    ModuleRegistration,
     Use,
     UseKind,
 )
@@ -37,6 +41,9 @@ ANNOTATIONS_RUN = "sys.version_info < (3, 14)"
 
 _CATCH_IMPORTS = {"ImportError", "ModuleNotFoundError", "Exception", "BaseException"}
 _CATCH_ATTRIBUTES = {"AttributeError", "Exception", "BaseException"}
+_CATCH_REGISTRATIONS = {"ValueError", "Exception", "BaseException"}
+_REGISTERING = re.compile(r"(?:.*\.)?(?:Auto[A-Z]\w*|[A-Z]\w*_MAPPING)\.register")
+_KEY_NAMES = ("model_type", "config_class", "key")
 _LONGEST_RAISE = 160
 _LONGEST_CALL = 240
 
@@ -109,6 +116,9 @@ class _FileReader:
     uses: list[Use] = field(default_factory=list)
     refusals: list[ModuleRefusal] = field(default_factory=list)
     calls: list[ModuleCall] = field(default_factory=list)
+    called: dict[tuple[str, Guards], ModuleCall] = field(default_factory=dict)
+    registrations: list[ModuleRegistration] = field(default_factory=list)
+    model_types: dict[str, str] = field(default_factory=dict)
     reassigned: set[str] = field(default_factory=set)
     later_annotations: bool = False
 
@@ -121,21 +131,34 @@ class _FileReader:
         )
         self.block(self.tree.body, _Place())
         lazy = read_lazy_offers(self.tree, self.source)
+        served = read_aliases(self.tree, self.source)
+        refused = read_refused_names(self.tree, self.source)
+        answers = lazy.answers
+        if served.replaces_itself and not lazy.present:
+            answers = words_of(self.tree)
         return FileSummary(
             bindings=self.bindings,
             imports=self.imports,
+            rebound=frozenset(self.reassigned & self.imports.keys()),
             lazy={**self.typing_imports, **lazy.names} if lazy.present else {},
             lazy_stars=tuple(self.typing_stars) if lazy.present else (),
             scans=lazy.scans,
             stars=tuple(self.stars),
             exports=None if self.exports is None else tuple(dict.fromkeys(self.exports)),
             exports_open=self.exports_open,
-            answers=lazy.answers,
+            answers=answers,
+            refused=refused.words,
+            refused_by=refused.tables,
+            past=refused.keys,
             computed=self.computed or lazy.computed,
-            registers=_registered(self.tree, self.source),
+            registers=_texts(self.tree) if served.loose else frozenset(),
+            aliases=served.aliases,
             uses=tuple(self.resolved_uses()),
             refusals=tuple(self.refusals),
             calls=tuple(self.calls),
+            called=tuple(each for each in self.called.values() if each.text.split(".")[0] in self.bindings),
+            registrations=tuple(self.registrations),
+            model_types=self.model_types,
             checks=tuple(read_table_checks(self.tree)),
             tables=read_requirement_tables(self.tree),
             script=reduced_source(self.tree),
@@ -305,6 +328,15 @@ class _FileReader:
         for value in (*node.decorator_list, *node.bases, *(each.value for each in node.keywords)):
             self.expression(value, place)
         self.block(node.body, replace(place, top=False))
+        for statement in node.body:
+            match statement:
+                case (
+                    ast.Assign(targets=[ast.Name(id="model_type")], value=ast.Constant(value=str(text)))
+                    | ast.AnnAssign(target=ast.Name(id="model_type"), value=ast.Constant(value=str(text)))
+                ):
+                    self.model_types[node.name] = text
+                case _:
+                    pass
         return self.bind(node.name, place)
 
     def read_assign(self, node: ast.Assign, place: _Place) -> set[str]:
@@ -361,6 +393,19 @@ class _FileReader:
         elif any(isinstance(each, ast.Name) and each.id == "__all__" for each in call.args):
             self.exports_open = True
         self.record_call(call, place)
+        self.record_registration(call, function, place)
+
+    def record_registration(self, call: ast.Call, function: str, place: _Place) -> None:
+        """Record `AutoConfig.register(...)`, unless it allows or expects that the name is taken."""
+        if not _REGISTERING.fullmatch(function) or place.caught & _CATCH_REGISTRATIONS:
+            return
+        allows = [*call.args[2:], *(each.value for each in call.keywords if each.arg == "exist_ok")]
+        if any(not isinstance(each, ast.Constant) or each.value is True for each in allows):
+            return
+        named = [each.value for each in call.keywords if each.arg in _KEY_NAMES]
+        for key in (*call.args, *named)[:1]:
+            owner = function.removesuffix(".register")
+            self.registrations.append(ModuleRegistration(owner, ast.unparse(key), place.guards, call.lineno))
 
     def record_call(self, call: ast.Call, place: _Place) -> None:
         values = (*call.args, *(each.value for each in call.keywords))
@@ -426,17 +471,21 @@ class _FileReader:
                 self.expression(value.orelse, place.under(f"not ({test})"))
             case ast.BoolOp():
                 self.operands(value, place)
-            case ast.Attribute():
-                chain = dotted(value)
-                if chain is None:
-                    self.expression(value.value, place)
-                else:
-                    self.use(UseKind.ATTRIBUTE, value, place, chain)
+            case ast.Attribute() if chain := dotted(value):
+                self.use(UseKind.ATTRIBUTE, value, place, chain)
             case ast.Call(func=ast.Name(id="hasattr" | "getattr" as called)):
                 self.reflection(value, called, place)
             case _:
+                if isinstance(value, ast.Call):
+                    self.note_call(value, place)
                 for child in _evaluated_children(value):
                     self.expression(child, place)
+
+    def note_call(self, call: ast.Call, place: _Place) -> None:
+        """Note a function that is called by its name, unless it is expected to fail."""
+        name = dotted(call.func)
+        if name and not place.typing and not (_CATCH_IMPORTS | _CATCH_ATTRIBUTES) & place.caught:
+            self.called.setdefault((name, place.guards), ModuleCall(name, place.guards, call.lineno))
 
     def operands(self, value: ast.BoolOp, place: _Place) -> None:
         for each in value.values:
@@ -482,31 +531,10 @@ def _import_test(body: Sequence[ast.stmt]) -> str:
     return " and ".join(f"{OFFERS}({path!r})" for path in paths) or UNREADABLE_GUARD
 
 
-def _registered(tree: ast.Module, source: str) -> frozenset[str]:
-    """Return the words of a file that registers modules other than itself at run time."""
-    if "sys.modules" not in source and "sys.meta_path" not in source:
-        return frozenset()
-    if not any(_registers(each) for each in ast.walk(tree)):
-        return frozenset()
+def _texts(tree: ast.Module) -> frozenset[str]:
+    """Return every text in a file."""
     return frozenset(
         each.value
         for each in ast.walk(tree)
         if isinstance(each, ast.Constant) and isinstance(each.value, str)
     )
-
-
-def _registers(node: ast.AST) -> bool:
-    match node:
-        case ast.Assign():
-            return any(
-                isinstance(target, ast.Subscript)
-                and dotted(target.value) == "sys.modules"
-                and ast.unparse(target.slice) != "__name__"
-                for target in node.targets
-            )
-        case ast.Call():
-            function = dotted(node.func) or ""
-            reads = function.endswith((".get", ".keys", ".items", ".values", ".pop"))
-            return function.startswith(("sys.modules.", "sys.meta_path.")) and not reads
-        case _:
-            return False

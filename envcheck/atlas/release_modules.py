@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
 
+from envcheck.atlas.aliases import UNREAD
 from envcheck.atlas.python_file import read_python_file
 from envcheck.atlas.release import PublishedRelease
-from envcheck.atlas.summary import FileSummary, ImportOrigin
+from envcheck.atlas.summary import OWN_NAME, FileSummary, ImportOrigin, ModuleAlias
 
 
 class ModuleForm(Enum):
@@ -31,6 +33,20 @@ _REGISTERING = (b"sys.modules", b"sys.meta_path")
 _DEEPEST_REGISTERING_FILE = 2
 
 
+@dataclass(frozen=True)
+class _OldNames:
+    """Old names of modules, each with its target: by name, and as patterns for names read in part."""
+
+    exact: Mapping[str, str]
+    patterns: tuple[tuple[re.Pattern[str], str], ...] = ()
+
+    def target(self, module: str) -> str | None:
+        """Return what an old name stands for, empty if unknown; None if it is none of these."""
+        if module in self.exact:
+            return self.exact[module]
+        return next((target for pattern, target in self.patterns if pattern.fullmatch(module)), None)
+
+
 @dataclass
 class ReleaseModules:
     """Modules below the import names of one release.
@@ -46,6 +62,8 @@ class ReleaseModules:
     tops: tuple[str, ...]
     cache: MutableMapping[str, FileSummary] = field(default_factory=dict)
     _summaries: dict[str, FileSummary | None] = field(default_factory=dict)
+    _aliases: dict[str, str | None] = field(default_factory=dict)
+    _own_names: dict[str, _OldNames] = field(default_factory=dict)
 
     @cached_property
     def held(self) -> frozenset[str]:
@@ -77,6 +95,14 @@ class ReleaseModules:
 
     def form(self, module: str) -> ModuleForm | None:
         """Return the form of a module, or None if the release does not have it."""
+        form = self._own_form(module)
+        if form is not None:
+            return form
+        alias = self.alias(module)
+        return None if alias is None else self._own_form(alias) or ModuleForm.UNSEEN
+
+    def _own_form(self, module: str) -> ModuleForm | None:
+        """Return the form of a module that has a file or folder of this name."""
         found = self._find(module)
         if found is not None and found[1] is ModuleForm.SOURCE:
             return ModuleForm.SOURCE
@@ -88,8 +114,76 @@ class ReleaseModules:
 
     def path(self, module: str) -> str:
         """Return the file of a module, or an empty text."""
-        found = self._find(module)
+        found = self._find(module) or self._find(self.alias(module) or "")
         return found[0] if found else ""
+
+    def alias(self, module: str) -> str | None:
+        """Return the module that an old name stands for, empty if unknown; None if there is no such name.
+
+        A name below an old one stands for the same name below its target.
+        """
+        if module not in self._aliases:
+            self._aliases[module] = None  # ends the recursion while the files are read
+            self._aliases[module] = self._alias(module)
+        return self._aliases[module]
+
+    def _alias(self, module: str) -> str | None:
+        parts = module.split(".")
+        if parts[0] not in self.tops:
+            return None
+        for end in range(len(parts), 1, -1):
+            old, rest = ".".join(parts[:end]), parts[end:]
+            target = self._target(old)
+            if target is not None:
+                whole = ".".join([target, *rest]) if target else ""
+                return whole if whole and self._own_form(whole) is not None else "" if not rest else None
+        return None
+
+    def _target(self, old: str) -> str | None:
+        found = self._shallow_names.target(old)
+        package = old
+        while found is None and "." in package:
+            found = self._names_of(package).target(old) if self.is_package(package) else None
+            package = package.rpartition(".")[0]
+        return found
+
+    def _names_of(self, module: str) -> _OldNames:
+        """Return the old names that the file of one module serves."""
+        if module not in self._own_names:
+            summary = self.summary(module)
+            self._own_names[module] = self._old_names(((module, summary),) if summary else ())
+        return self._own_names[module]
+
+    @cached_property
+    def _shallow_names(self) -> _OldNames:
+        return self._old_names(self._registering)
+
+    def _old_names(self, files: Iterable[tuple[str, FileSummary]]) -> _OldNames:
+        exact: dict[str, str] = {}
+        patterns = []
+        for module, summary in files:
+            for each in summary.aliases:
+                alias, target = each.alias.replace(OWN_NAME, module), self._new_name(each, module)
+                if each.hooked and (not target or self._own_form(target) is None):
+                    continue  # a table of something else
+                if alias.rpartition(".")[2] == UNREAD:
+                    continue  # that would be every name, as of all that torch copies into `torch._C`
+                if UNREAD in alias:
+                    pattern = r"\w+".join(re.escape(part) for part in alias.split(UNREAD))
+                    patterns.append((re.compile(pattern), target))
+                else:
+                    exact[alias] = target
+        return _OldNames(exact, tuple(patterns))
+
+    def _new_name(self, alias: ModuleAlias, module: str) -> str:
+        """Return the dotted target of an old name that a module serves."""
+        target = alias.target.replace(OWN_NAME, module)
+        name = target.lstrip(".")
+        return self.resolve(module, len(target) - len(name), name) if target else ""
+
+    def replacement(self, module: str) -> str | None:
+        """Return what a module puts in its own place: a module, empty if unknown; None if nothing."""
+        return self._names_of(module).target(module)
 
     def _find(self, module: str) -> tuple[str, ModuleForm] | None:
         base = module.replace(".", "/")
@@ -120,14 +214,22 @@ class ReleaseModules:
         """Return the dotted module for `name` with this number of leading dots, seen from `module`."""
         if level == 0:
             return name
+        module = module if self._find(module) else self.alias(module) or module
         parts = module.split(".") if self.is_package(module) else module.split(".")[:-1]
         parts = parts[: len(parts) - (level - 1)]
         return ".".join([*parts, name] if name else parts)
 
     @cached_property
     def registered(self) -> frozenset[str]:
-        """Return the words of every file near the root that puts modules into `sys.modules`."""
-        words: set[str] = set()
+        """Return the words of the files near the root that put modules of unread names into `sys.modules`."""
+        return frozenset(word for _, summary in self._registering for word in summary.registers)
+
+    @cached_property
+    def _registering(self) -> tuple[tuple[str, FileSummary], ...]:
+        """Return the files near the root that put modules into `sys.modules`, by module."""
+        return tuple(self._registering_files())
+
+    def _registering_files(self) -> Iterator[tuple[str, FileSummary]]:
         for path in sorted(self.held):
             shallow = path.count("/") <= _DEEPEST_REGISTERING_FILE and path.split("/")[0] in self.tops
             if not shallow or not path.endswith(".py"):
@@ -136,8 +238,8 @@ class ReleaseModules:
             if any(word in content for word in _REGISTERING):
                 module = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
                 summary = self.summary(module)
-                words |= summary.registers if summary else frozenset()
-        return frozenset(words)
+                if summary is not None:
+                    yield module, summary
 
     def below(self, module: str) -> Sequence[str]:
         """Return the source modules below a package, except packages themselves."""

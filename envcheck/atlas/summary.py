@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeAlias
 
-FORMAT = 2
+FORMAT = 3
 """Raise this when the meaning of a summary changes: digests of the old form then match no longer."""
 
 Guards: TypeAlias = tuple[str, ...]
@@ -58,6 +58,26 @@ class ImportOrigin:
     guards: Guards = ()
 
 
+OWN_NAME = "{__name__}"
+"""Stands for the dotted path of the file itself in a `ModuleAlias`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleAlias:
+    """An old name under which a file serves a module.
+
+    Attributes:
+        alias: the old name, which may begin with `{__name__}`; `*` stands for a part that cannot be read.
+        target: the module that it stands for, with leading dots if the path is relative; empty if unknown.
+        hooked: an import hook serves it, so a file of that name counts first.
+
+    """
+
+    alias: str
+    target: str
+    hooked: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class ModuleRefusal:
     """A `raise` that runs while the file is imported, if its guards are true; `text` is what it raises."""
@@ -72,6 +92,24 @@ class ModuleCall:
     """A call by name while the file is imported, `require_version("x>=1")`; `text` is the call as written."""
 
     text: str
+    guards: Guards
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleRegistration:
+    """A call such as `AutoConfig.register("bert", BertConfig)` while the file is imported.
+
+    Attributes:
+        owner: what registers, as written: `AutoConfig`, `CONFIG_MAPPING`.
+        key: the first argument, as written.
+        guards: the tests that are true when the line runs.
+        line: counted from 1.
+
+    """
+
+    owner: str
+    key: str
     guards: Guards
     line: int
 
@@ -102,18 +140,28 @@ class FileSummary:
         bindings: names bound at module level, each with the guards of the ways in which it is bound; one way
             without guards means that it is always bound.
         imports: local names that an import binds, and what they stand for.
+        rebound: imported names that an assignment binds too, for example where the import fails.
         lazy: names that a table or `__getattr__` offers without importing them first.
         lazy_stars: modules all of whose public names are offered in this way.
         scans: every `__all__` below this package is offered (`define_import_structure`).
         stars: `from module import *`.
         exports: the names in `__all__`, or None without one.
         exports_open: `__all__` is also filled by calls, so that it may hold more.
-        answers: None without a module-level `__getattr__`; otherwise the words that it may answer to.
+        answers: None without a module-level `__getattr__`; otherwise the words that it may answer to. A file
+            that puts an object in its own place, or changes the class of its module, counts too.
+        refused: names that its `__getattr__` refuses, or `module:name` if it makes one for other modules.
+        refused_by: imported tables whose keys are refused.
+        past: the keys of tables of names that are gone, by the name of the table.
         computed: names are made in ways that cannot be read, such as `globals().update(...)`.
-        registers: words in the code that puts modules into `sys.modules` or adds an import hook.
+        registers: words in code that puts modules into `sys.modules` under names that cannot be read, or that
+            adds an import hook.
+        aliases: old names under which the file serves modules.
         uses: what is imported or read on import, in order.
         refusals: what is raised on import.
         calls: calls by name on import, with no argument or constants alone.
+        called: functions and classes that are called on import, by name; `text` is the name alone.
+        registrations: what is registered on import, unless the call allows or expects that it is there.
+        model_types: the texts that classes bind to `model_type`, by class.
         checks: requirements of a table that are checked on import.
         tables: dictionaries of requirement texts by package name.
         script: the statements that decide guards (constants, predicates), as reduced source.
@@ -123,6 +171,7 @@ class FileSummary:
 
     bindings: Mapping[str, tuple[Guards, ...]] = field(default_factory=dict)
     imports: Mapping[str, ImportOrigin] = field(default_factory=dict)
+    rebound: frozenset[str] = frozenset()
     lazy: Mapping[str, ImportOrigin] = field(default_factory=dict)
     lazy_stars: tuple[ImportOrigin, ...] = ()
     scans: bool = False
@@ -130,11 +179,18 @@ class FileSummary:
     exports: tuple[str, ...] | None = None
     exports_open: bool = False
     answers: frozenset[str] | None = None
+    refused: frozenset[str] = frozenset()
+    refused_by: tuple[str, ...] = ()
+    past: Mapping[str, frozenset[str]] = field(default_factory=dict)
     computed: bool = False
     registers: frozenset[str] = frozenset()
+    aliases: tuple[ModuleAlias, ...] = ()
     uses: tuple[Use, ...] = ()
     refusals: tuple[ModuleRefusal, ...] = ()
     calls: tuple[ModuleCall, ...] = ()
+    called: tuple[ModuleCall, ...] = ()
+    registrations: tuple[ModuleRegistration, ...] = ()
+    model_types: Mapping[str, str] = field(default_factory=dict)
     checks: tuple[TableCheck, ...] = ()
     tables: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     script: str = ""

@@ -27,6 +27,7 @@ VERBS = {
     "keyword": "passes",
     "override": "does not accept the call",
     "guard": "asks for",
+    "register": "registers",
     "binary": "was compiled for",
 }
 """Verbs for the asking package by the kind of row, in sentences such as `import peft` needs `X`."""

@@ -192,6 +192,8 @@ def _words(keys: Sequence[_Key], failing: _Failing, atlas: Atlas) -> str:
             return f"{who_lacks} calls {what}, which `{entry}` of {who_asks} does not accept"
         case "keyword":
             return f"{who_lacks} does not accept {what}, which `{entry}` of {who_asks} passes"
+        case "register":
+            return f"{who_lacks} refuses {what}, which `{entry}` of {who_asks} calls"
         case "guard":
             return f"{who_lacks} is not {what}, which `{entry}` of {who_asks} asks for"
         case "binary":

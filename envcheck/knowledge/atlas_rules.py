@@ -239,21 +239,25 @@ def _title(rows: Sequence[AtlasRow], release: str, other: str) -> str:
     first = min(rows, key=lambda row: (len(row.needs), row.needs))
     package, partner = f"{first.package} {release}", f"{first.partner} {other}"
     more = f" and {len(rows) - 1} more" if len(rows) > 1 else ""
+    if first.kind == "binary":
+        return f"{package} was compiled for {first.needs}, not for {partner}"
+    return f"`{first.entry}` fails: {_failure(first, package, partner, more)}"
+
+
+def _failure(first: AtlasRow, package: str, partner: str, more: str) -> str:
     match first.kind:
         case "guard" if first.needs == first.partner:  # its code lists the versions one by one
-            return f"`{first.entry}` fails: {package} refuses {partner}{more}"
+            return f"{package} refuses {partner}{more}"
         case "guard":
-            return f"`{first.entry}` fails: {package} refuses {partner} and asks for {first.needs}{more}"
-        case "binary":
-            return f"{package} was compiled for {first.needs}, not for {partner}"
+            return f"{package} refuses {partner} and asks for {first.needs}{more}"
         case "keyword":
-            return f"`{first.entry}` fails: {package} passes {first.needs}{more}, unknown to {partner}"
+            return f"{package} passes {first.needs}{more}, unknown to {partner}"
+        case "register":
+            return f"{package} makes the call {first.needs}{more}, which {partner} refuses"
         case "override":
-            return (
-                f"`{first.entry}` fails: {package} does not accept the call {first.needs}{more} of {partner}"
-            )
+            return f"{package} does not accept the call {first.needs}{more} of {partner}"
         case _:
-            return f"`{first.entry}` fails: {package} needs {first.needs}{more}, which {partner} lacks"
+            return f"{package} needs {first.needs}{more}, which {partner} lacks"
 
 
 def who_has_it(row: AtlasRow, atlas: Atlas) -> str:
@@ -263,6 +267,13 @@ def who_has_it(row: AtlasRow, atlas: Atlas) -> str:
     where = f"in {row.partner} {readable_releases(having, every)}" if having else "in none"
     own = atlas.releases.get(row.package, ())
     asking = [release for release in own if in_spans(release, row.releases)]
+    if row.kind == "register":
+        taken = [release for release in every if in_spans(release, row.lacking)]
+        refused = f"{row.partner} {readable_releases(taken, every)}"
+        return (
+            f"{row.needs}: refused by {refused}, which has this name itself; "
+            f"called in {row.package} {readable_releases(asking, own)}"
+        )
     if row.kind == "override":
         calling = [release for release in every if in_spans(release, row.lacking)]
         who_calls = f"{row.partner} {readable_releases(calling, every)}"

@@ -17,6 +17,7 @@ from envcheck.atlas.missing_names import find_missing_names, late_demands
 from envcheck.atlas.overrides import find_override_gaps
 from envcheck.atlas.packages import AtlasPackage
 from envcheck.atlas.reader import PackageReader
+from envcheck.atlas.registrations import find_registrations
 from envcheck.commands.harvest.code_digest import code_digest, short_digest
 from envcheck.commands.harvest.store import ReleaseStore
 from envcheck.core.errors import InputError
@@ -34,6 +35,7 @@ READERS: tuple[Callable[[PackageReader, PackageReader], list[CodeGap]], ...] = (
     find_import_guards,
     find_keyword_gaps,
     find_override_gaps,
+    find_registrations,
 )
 """The functions that search for gaps in the code of a package and a partner."""
 
@@ -51,6 +53,8 @@ _READINGS = {
     "calls": "entry_calls",
     "refusals": "import_guards",
     "overrides": "overriding",
+    "registered": "registrations",
+    "import calls": "import_calls",
 }
 """The kinds of readings of a release, each with the module that makes it.
 

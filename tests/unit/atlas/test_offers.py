@@ -144,13 +144,6 @@ def test_an_import_name_that_several_distributions_share_may_hold_more() -> None
     assert release.module("elsewhere") is UNKNOWN
 
 
-def test_a_module_that_is_put_into_sys_modules_is_unknown() -> None:
-    root = "import sys\nfrom . import new\nsys.modules[__name__ + '.old_name'] = new\n"
-    release = offers("x", {"x/": root, "x.new": ""})
-    assert release.module("x.old_name") is UNKNOWN
-    assert release.module("x.never") is NO
-
-
 def test_a_finder_with_a_pattern_may_serve_what_the_pattern_names() -> None:
     root = r"""
     import re, sys

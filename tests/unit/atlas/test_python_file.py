@@ -196,8 +196,8 @@ for pkg in checked:
     }
 
 
-def test_modules_put_into_sys_modules_leave_their_words() -> None:
-    source = "import sys\nfor old in ['tokenization_utils']:\n    sys.modules[f'x.{old}'] = new(old)\n"
+def test_modules_put_into_sys_modules_under_unread_names_leave_the_words_of_the_file() -> None:
+    source = "import sys\nOLD = ['tokenization_utils']\nfor old in made():\n    sys.modules[old] = new(old)\n"
     assert "tokenization_utils" in read(source).registers
     assert not read(
         "import sys\nsys.modules[__name__] = Lazy('a')\nif 'torch' in sys.modules: ...\n"

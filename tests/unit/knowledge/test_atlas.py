@@ -176,6 +176,27 @@ def test_a_method_that_does_not_take_a_call_is_said_from_both_sides() -> None:
     assert rule.why == f"{call}: called in transformers 4.47.0; not accepted in trl 0.12.0"
 
 
+def test_a_registration_that_is_refused_is_said_from_both_sides() -> None:
+    row = """["register", "AutoConfig.register('bitnet')", "0.2.1", "4.52.0", "fla/bitnet.py:8"]"""
+    gaps = f'read = 2026-11-28\n["import fla"]\ntransformers = [{row}]\n'
+    releases = {"fla": ("0.2.1", "0.2.2"), "transformers": ("4.51.0", "4.52.0")}
+    (rule,) = rules_here(
+        read_atlas({"gaps/fla.toml": gaps}, releases), {"fla": "0.2.1", "transformers": "4.52.0"}
+    )
+
+    call = "AutoConfig.register('bitnet')"
+    assert rule.title == (
+        f"`import fla` fails: fla 0.2.1 makes the call {call}, which transformers 4.52.0 refuses"
+    )
+    assert rule.why == (
+        f"{call}: refused by transformers 4.52.0, which has this name itself; called in fla 0.2.1"
+    )
+    assert [fix.set for fix in rule.fixes] == [
+        (("pkg.transformers", "==4.51.0"),),
+        (("pkg.fla", "==0.2.2"),),
+    ]
+
+
 def test_a_release_that_fits_no_row_excludes(atlas: Atlas) -> None:
     assert fitting_releases(atlas, "transformers", "peft", "0.18.0") == ["4.53.0"]
     assert fitting_releases(atlas, "peft", "transformers", "5.0.0") == ["0.18.1"]
