@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from envcheck import dependency_files, probes
+from envcheck import dependency_files
 from envcheck.commands import edits, examine, gate, ranges
 from envcheck.commands.examine import ExamineRequest
 from envcheck.commands.planned_fixes import with_planned_fixes
@@ -78,7 +78,7 @@ def check(
     request = examine.with_settings(request, settings)
     if python and not _is_python_version(python):
         raise InputError("--python-version", f"expected a version such as 3.11, found {python!r}")
-    matrix = examine.load_matrix(examine.vocabulary(probes.every_probe()), request.overlays)
+    matrix = examine.load_matrix(examine.known_vocabulary(), request.overlays)
     target = examine.find_target(request.target, matrix)
     policy = gate.combine_policy(options, settings, matrix)
     machines = gate.declared_machines(options.machines, request, settings, matrix)
