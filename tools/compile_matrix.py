@@ -1,11 +1,11 @@
 """The build hook: compile compat/*.toml to JSON files inside the wheel.
 
-`judging.json` is the matrix as doctor and gate load it, with every clause parsed. `source.json` is all of
-compat/, for pin, lint and overlays, but for its table `release`: plans read only that, so `release.json` has
-it. `atlas/` lists what releases of packages require of one another, `names/` which releases have which names.
-`dialects.json` is what --train needs in addition. Each language of compat/lang is a separate file, as are the
-tables of fit and fleet and that of published releases. A bill of materials lists them all. A mistake in
-compat/ stops the build.
+`judging.json` is the matrix as doctor and gate load it, with every clause parsed. `vocabulary.json` declares
+the keys of all facts, for commands that run no probe. `source.json` is all of compat/, for pin, lint and
+overlays, but for its table `release`: plans read only that, so `release.json` has it. `atlas/` lists what
+releases of packages require of one another, `names/` which releases have which names. `dialects.json` is what
+--train needs in addition. Each language of compat/lang is a separate file, as are the tables of fit and fleet
+and that of published releases. A bill of materials lists them all. A mistake in compat/ stops the build.
 """
 
 from __future__ import annotations
@@ -33,16 +33,18 @@ def compiled() -> dict[str, Any]:
     from envcheck.commands import examine
     from envcheck.host.package_files import source_texts
     from envcheck.knowledge.atlas import freeze_atlas
-    from envcheck.knowledge.compiled import freeze_matrix
+    from envcheck.knowledge.compiled import freeze_matrix, freeze_vocabulary
     from envcheck.knowledge.load import build_matrix
     from envcheck.knowledge.release_metadata import freeze_releases
 
     tree = examine.source_tree()
-    known = build_matrix(tree, examine.vocabulary(probes.every_probe()))
+    keys = examine.vocabulary(probes.every_probe())
+    known = build_matrix(tree, keys)
     atlas = freeze_atlas(examine.load_atlas())
     dialects = source_texts("compat/dialects", ".toml")
     contents = {
         "judging.json": freeze_matrix(known),
+        "vocabulary.json": freeze_vocabulary(keys),
         "source.json": {**tree, "tables": {**tree["tables"], "release": []}},
         "release.json": tree["tables"]["release"],
         **{f"atlas/{name}.json": content for name, content in atlas.items()},

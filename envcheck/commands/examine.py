@@ -45,15 +45,16 @@ from envcheck.host.environment import own_python
 from envcheck.host.files import name_exists, read_file, same_file
 from envcheck.host.machine import Host
 from envcheck.host.package_files import shipped_text, source_texts
-from envcheck.knowledge.compiled import thaw_matrix
+from envcheck.knowledge.compiled import thaw_matrix, thaw_vocabulary
 from envcheck.knowledge.generated_rules import metadata_rules, requirement_rules, selftest_rules, target_rules
 from envcheck.rules import derive, judge
 from envcheck.rules.atlas import broken_rows, judged_versions, keys_of, newer_releases, without_repetitions
 from envcheck.rules.changes import apply_changes, changed_keys
-from envcheck.rules.clauses import format_value, keys_in
+from envcheck.rules.clauses import format_value
 from envcheck.rules.conditional import conditional_findings, failing_under_any_trainer
 from envcheck.rules.fixes import requirement_fixes, with_passing_fixes
 from envcheck.rules.requirements import RequirementCheck, check_requirements, installed_requirements
+from envcheck.rules.rule_index import RuleIndex
 
 if TYPE_CHECKING:
     from envcheck.policy.decision import Settings
@@ -100,8 +101,7 @@ def examine(request: ExamineRequest, host: Host, fix_from: Severity | None = Non
     Raises:
         EnvcheckError: as `take_inventory` and `load_matrix`; ExamineError if there is no rule to judge by.
     """
-    all_probes = probes.every_probe()
-    keys = vocabulary(all_probes)
+    all_probes, keys = probes_and_vocabulary(request)
     matrix = load_matrix(keys, request.overlays)
     target = find_target(request.target, matrix)
     subject, inventory, diagnostics = take_inventory(request, host, all_probes, matrix, keys)
@@ -138,8 +138,7 @@ def inventory_and_diagnostics(
     Raises:
         InputError: as `inventory_report`.
     """
-    all_probes = probes.every_probe()
-    keys = vocabulary(all_probes)
+    all_probes, keys = probes_and_vocabulary(request)
     matrix = load_matrix(keys, request.overlays)
     _, inventory, diagnostics = take_inventory(request, host, all_probes, matrix, keys)
     refuse_unreadable(diagnostics)
@@ -478,18 +477,18 @@ def add_fixes(
     """Try the fixes of each broken finding's rule, and give the finding those that work here."""
     # A fix is refused only if it breaks a rule at error level, so only those rules are judged again.
     all_rules = (*matrix.rules, *target_rules(target))
-    errors = {rule.id: (rule, keys_in(rule)) for rule in all_rules if rule.severity is Severity.ERROR}
+    errors = RuleIndex(rule for rule in all_rules if rule.severity is Severity.ERROR)
+    error_ids = {rule.id for rule in errors.rules}
 
     asked = cache(lambda: tuple(installed_requirements(inventory)))
 
     @cache
     def judged_by_errors(changes: tuple[tuple[str, Value], ...]) -> tuple[Inventory, Judgement]:
         changed = derive.derive(apply_changes(read, changes, matrix), matrix)
-        touched = set(changed_keys(inventory, changed))
-        concerned = {name: rule for name, (rule, keys) in errors.items() if not touched.isdisjoint(keys)}
-        unconcerned = errors.keys() - concerned.keys()
+        concerned = errors.concerned(changed_keys(inventory, changed))
+        unconcerned = error_ids.difference(rule.id for rule in concerned)
         unchanged = tuple(finding for finding in judgement.findings if finding.rule.id in unconcerned)
-        after = judge.judge(changed, [*concerned.values(), *_atlas_rules(changed, matrix, worded=False)])
+        after = judge.judge(changed, [*concerned, *_atlas_rules(changed, matrix, worded=False)])
         after = after._replace(findings=(*unchanged, *after.findings))
         return changed, without_repetitions(after)  # as in the judgement that it is compared with
 
@@ -609,11 +608,11 @@ def plan_change(
     """
     from envcheck.resolution.remediation.plan import plan_remediation
     from envcheck.resolution.remediation.problem import RemediationProblem
-    from envcheck.resolution.remediation.releases import available_releases
+    from envcheck.resolution.remediation.releases import Releases
 
     rows = _release_rows(read, matrix)
     python = read.known("python.version")
-    releases = available_releases(matrix, rows, None if python is None else str(python))
+    releases = Releases(matrix, rows, None if python is None else str(python))
     known = with_atlas_rules(matrix, read)
     problem = RemediationProblem(read=read, known=known, target=target, level=level, strict=strict)
     return plan_remediation(problem, releases)
@@ -682,9 +681,23 @@ def vocabulary(all_probes: Sequence[probes.Probe]) -> Vocabulary:
     return Vocabulary(keys)
 
 
+def known_vocabulary() -> Vocabulary:
+    """Return the vocabulary of every probe, without importing the probes where the wheel has its keys."""
+    shipped = shipped_text("vocabulary.json")
+    return vocabulary(probes.every_probe()) if shipped is None else thaw_vocabulary(json.loads(shipped))
+
+
+def probes_and_vocabulary(request: ExamineRequest) -> tuple[Sequence[probes.Probe], Vocabulary]:
+    """Return every probe, or none if facts files are read instead, and the vocabulary of all of them."""
+    if request.facts is not None:
+        return (), known_vocabulary()
+    all_probes = probes.every_probe()
+    return all_probes, vocabulary(all_probes)
+
+
 def knowledge(overlay_files: Sequence[str] = ()) -> Matrix:
     """Load the matrix with the vocabulary of every probe and these overlays."""
-    return load_matrix(vocabulary(probes.every_probe()), overlay_files)
+    return load_matrix(known_vocabulary(), overlay_files)
 
 
 def load_matrix(keys: Vocabulary, overlay_files: Sequence[str] = (), *, errors_only: bool = False) -> Matrix:

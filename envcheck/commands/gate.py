@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from envcheck import __version__, probes
+from envcheck import __version__
 from envcheck.commands import declared_machine, examine
 from envcheck.commands.examine import ExamineRequest
 from envcheck.core.errors import InputError
@@ -86,8 +86,7 @@ def judge_image(
     if options.root:
         host = _unpacked_image(options.root)
         request = request._replace(python=request.python or _python_of_image(host, options.root))
-    all_probes = probes.every_probe()
-    keys = examine.vocabulary(all_probes)
+    all_probes, keys = examine.probes_and_vocabulary(request)
     matrix = examine.load_matrix(keys, request.overlays)
     target = examine.find_target(request.target, matrix)
     policy = combine_policy(options, settings, matrix)

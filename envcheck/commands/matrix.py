@@ -6,7 +6,6 @@ import datetime as dt
 from collections.abc import Sequence
 from pathlib import Path
 
-from envcheck import probes
 from envcheck.commands import examine
 from envcheck.core.errors import InputError
 from envcheck.core.rules import Matrix
@@ -76,7 +75,7 @@ def lint(
         raise InputError(
             folder or "compat", "no TOML files; lint reads a checkout, or the folder it is given"
         )
-    keys = examine.vocabulary(probes.every_probe())
+    keys = examine.known_vocabulary()
     if overlays:
         build_with_overlays(knowledge_load.gather_tree(texts), examine.overlay_texts(overlays), keys)
     newer = {}
@@ -128,6 +127,6 @@ def _version_of(package: str, file: str) -> str:
 
 def _with_releases(overlays: Sequence[str]) -> Matrix:
     """Load the knowledge with release rows and cases, which the compiled form for `doctor` leaves out."""
-    keys = examine.vocabulary(probes.every_probe())
+    keys = examine.known_vocabulary()
     known = build_with_overlays(examine.source_tree(), examine.overlay_texts(overlays), keys)
     return known._replace(atlas=examine.load_atlas)

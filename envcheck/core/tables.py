@@ -104,6 +104,13 @@ class Tables(dict[str, list[dict[str, Any]]]):
         )
 
     @cached_property
+    def torch_newest_first(self) -> tuple[TorchBuild, ...]:
+        """Return the builds of torch, the newest release first."""
+        from envcheck.core import versions  # it imports the rules, which import this module
+
+        return tuple(sorted(self.torch_builds, key=lambda build: versions.order(build.version), reverse=True))
+
+    @cached_property
     def torch_neighbours(self) -> frozenset[tuple[str, str, str]]:
         """Return companions not taken to fail: the package, its minor release and that of torch."""
         rows = self.get("neighbour", ())

@@ -21,7 +21,7 @@ from envcheck.reports.phrases import fix_text, value_text
 _WRAP_AT = 100  # columns
 _LISTED = 6  # values shown of a difference, and variants shown of a finding
 _PROBLEMS = 5  # records shown with a problem of one kind
-_MARKS = {Severity.ERROR: "✗", Severity.WARNING: "!", Severity.NOTE: "-"}
+_MARKS = {Severity.ERROR: "✗", Severity.WARNING: "!", Severity.NOTE: "·"}
 
 
 def render(report: FleetReport, verbosity: Verbosity = Verbosity.USUAL, language: Language = ENGLISH) -> str:
@@ -60,7 +60,7 @@ class _TextWriter:
         if number := report.waiting.get("training"):
             checks = counted_checks(number, self.lang)
             what = "--target NAME, --train FILE"
-            text = self.lang.say("{} for lack of a training configuration (give {})", checks, what)
+            text = self.lang.say("{} on how you train (give {})", checks, what)
             yield self.lang.say("Not judged: {}.", text)
 
     def _worst_first(self) -> list[NodeDifference | FleetFinding]:

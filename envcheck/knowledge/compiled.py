@@ -1,4 +1,4 @@
-"""Convert the Matrix to the JSON form in the wheel and back.
+"""Convert the Matrix and the vocabulary to the JSON form in the wheel and back.
 
 The build writes the Matrix with `freeze_matrix`; doctor reads it with `thaw_matrix`. Thawing is on the
 start-up path, so this module imports nothing that only building needs.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from envcheck.core.facts import Kind
+from envcheck.core.facts import Key, Kind, Vocabulary
 from envcheck.core.rules import (
     Basis,
     Cell,
@@ -94,6 +94,14 @@ def _jsonable(value: Any) -> Any:
     return dict(value) if isinstance(value, Mapping) else value.value
 
 
+def freeze_vocabulary(vocabulary: Vocabulary) -> dict[str, Any]:
+    """Return the declared keys as JSON-ready lists, in their order; a fact without phrases has none."""
+    return {
+        name: [key.kind.value, key.help, list(key.words), dict(key.phrases)]
+        for name, key in vocabulary.keys.items()
+    }
+
+
 # --- JSON → Matrix ----------------------------------------------------------------------------------
 
 
@@ -138,6 +146,16 @@ def thaw_matrix(frozen: Sequence[Any], *, errors_only: bool = False) -> Matrix:
         updated,
         digest,
         machines,
+    )
+
+
+def thaw_vocabulary(frozen: Mapping[str, Sequence[Any]]) -> Vocabulary:
+    """Return the vocabulary that `freeze_vocabulary` wrote."""
+    return Vocabulary(
+        {
+            name: Key(_KINDS[kind], meaning, tuple(words), phrases)
+            for name, (kind, meaning, words, phrases) in frozen.items()
+        }
     )
 
 

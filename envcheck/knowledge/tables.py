@@ -45,17 +45,25 @@ class ReleaseRow(NamedTuple):
         )
 
 
-def torch_releases(known: Matrix) -> Iterator[ReleaseRow]:
-    """Yield the releases of torch. They are in every matrix, while the table `release` may be left out."""
-    for row in known.tables.get("torch", []):
-        yield ReleaseRow.of(row, "torch")
+def released_with_torch(known: Matrix) -> tuple[str, ...]:
+    """Return torch and the packages whose releases belong to one of torch; () without a table of torch."""
+    rows = known.tables.get("torch", ())
+    beside = (name for name in known.moves_with.get("torch", ()) if any(row.get(name) for row in rows))
+    return ("torch", *beside) if rows else ()
 
 
-def companion_releases(known: Matrix) -> Iterator[ReleaseRow]:
-    """Yield the releases of the packages that are released together with torch."""
-    rows = known.tables.get("torch", [])
-    for name in known.moves_with.get("torch", ()):
-        yield from (ReleaseRow.of(row, name, str(row[name])) for row in rows if row.get(name))
+def torch_releases(known: Matrix, name: str = "torch") -> Iterator[ReleaseRow]:
+    """Yield the releases of torch, or of a package that is released together with it.
+
+    They are in every matrix, while the table `release` may be left out.
+    """
+    if name not in released_with_torch(known):
+        return
+    for row in known.tables["torch"]:
+        if name == "torch":
+            yield ReleaseRow.of(row, name)
+        elif row.get(name):
+            yield ReleaseRow.of(row, name, str(row[name]))
 
 
 def all_releases(known: Matrix) -> Iterator[ReleaseRow]:

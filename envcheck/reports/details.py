@@ -99,13 +99,15 @@ def brief_details(finding: Finding, report: Report) -> Iterator[Detail]:
     place = place_of(finding, report)
     if place is not None and report.question is not Question.CHECK:  # `check` prints the place first
         yield Detail(lang.say("at"), str(place), "at")
-    # Which code a training runs follows from its trainer, which is shown too.
-    implied = ("training.", "train.runs_")
+    # Which code a training runs follows from its trainer, which is shown too; a title names requirements.
+    implied = ("training.", "train.runs_", "requirement.")
     facts = [each for each in finding.evidence if not each.fact.key.startswith(implied)]
     found = [_brief_evidence(evidence, report) for evidence in facts]
     if found:
-        yield Detail(lang.say("here"), lang.say(", ").join(dict.fromkeys(found)), "here")
-    yield from _note(finding, lang)
+        sentences = any(each.fact.key == "listing" for each in facts)
+        joint = lang.say("; ") if sentences else lang.say(", ")
+        yield Detail(lang.say("here"), joint.join(dict.fromkeys(found)), "here")
+    yield from _note(finding, lang, place.file if place is not None else "")
 
 
 def _devices(finding: Finding, lang: Language) -> Iterator[Detail]:
@@ -114,9 +116,12 @@ def _devices(finding: Finding, lang: Language) -> Iterator[Detail]:
         yield Detail(lang.say("only"), devices, "only")
 
 
-def _note(finding: Finding, lang: Language) -> Iterator[Detail]:
-    if finding.note:
-        yield Detail(lang.say("note"), "; ".join(map(lang.translate, finding.note.split("; "))), "note")
+def _note(finding: Finding, lang: Language, shown_file: str = "") -> Iterator[Detail]:
+    """Yield the note of a finding, without the name of the file that its place shows already."""
+    known = ("file", " ", shown_file)
+    parts = [part for part in finding.note.split("; ") if part and part.partition(" ") != known]
+    if parts:
+        yield Detail(lang.say("note"), "; ".join(map(lang.translate, parts)), "note")
 
 
 def _fix(label: str, fix: Fix, finding: Finding, report: Report) -> Iterator[Detail]:
@@ -189,6 +194,8 @@ def _brief_evidence(evidence: Evidence, report: Report) -> str:
     """Return a fact of the evidence in short: `torch 2.6.0`, `ZeRO-3`, `driver.version 535.104.05`."""
     key, value, lang = evidence.fact.key, evidence.fact.value, report.language
     name = package_name(key)
+    if isinstance(evidence.fact.reading, Unknown) and key == "listing":
+        return f"{evidence.fact.source}: {lang.translate(evidence.fact.reading.why)}"
     if value is None:
         state = _state(evidence.fact, lang)
         return f"{name} {state}"
@@ -258,7 +265,7 @@ def waiting_text(waiting: Waiting, lang: Language) -> str:
 
     if all(clause.key.startswith("train.") for clause in waiting.open):
         return f"{lang.word(waiting.reason)}: {conditions_text(waiting.open, waiting.rule.require, lang)}"
-    clauses = " + ".join(f"{clause.key} {clause.raw}" for clause in waiting.open)
+    clauses = " + ".join(f"{clause.key} {lang.alternatives(clause.raw)}" for clause in waiting.open)
     return f"{lang.word(waiting.reason)}: {clauses}"
 
 
@@ -289,14 +296,14 @@ def _not_judged(need: str, count: int, report: Report) -> str:
     if need == "training":
         given = any(key.startswith("train.") for key in report.inventory.facts)
         what = "--train FILE" if given else "--target NAME, --train FILE"
-        return lang.say("{} for lack of a training configuration (give {})", checks, what)
+        return lang.say("{} on how you train (give {})", checks, what)
     if need == "GPU":
         known = report.inventory.known("driver.version") is not None
         what = "--gpu NAME" if known else "--gpu NAME, --driver VERSION"
-        return lang.say("{} for lack of a GPU (declare it: {})", checks, what)
+        return lang.say("{} on the GPU (declare it: {})", checks, what)
     if need == "packages":
-        return lang.say("{} for lack of the packages involved", checks)
-    return lang.say("{} for lack of the real machine", checks)
+        return lang.say("{} on packages that are not given", checks)
+    return lang.say("{} possible only on the real machine", checks)
 
 
 def way_out(report: Report) -> str:

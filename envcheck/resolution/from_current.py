@@ -53,7 +53,7 @@ def keep_environment(
         if name in kept
     )
     names = (*moved, *(package_name(move.key) for move in replaced))
-    unknown = [name for name in names if not listed.requires.get((name, kept[name]))]
+    unknown = [name for name in names if not listed.requires(name, kept[name])]
     loose = _required_by_changed(read, required, unknown)
     closure = tuple(
         UserRequirement(name, f"=={version}", ASKED_BY, wanted=False)
@@ -75,8 +75,8 @@ def _listed_releases(
     for name in names:
         before = str(read.known(package_key(name)))
         installed[name], *_ = before.partition("+")  # the tables list releases without their build
-        fit = listed.fit.get(name, ())
-        if name in listed.every and fit and installed[name] not in fit:
+        fit = listed.fit(name)
+        if fit and installed[name] not in fit:
             installed[name] = nearest_first(fit, name, before)[0]
             replaced.append(
                 Move(

@@ -773,8 +773,7 @@ def _torch_of_driver(inventory: Inventory, tables: Tables) -> Reading:
         floor = _family_floor(tables, str(runtime.value)) if isinstance(runtime, Known) else runtime
         return isinstance(floor, Known) and versions.compare(driver, ">=", str(floor.value)) is Tri.YES
 
-    newest_first = sorted(tables.torch_builds, key=lambda build: versions.order(build.version), reverse=True)
-    found = next((build.version for build in newest_first if runs(build)), None)
+    found = next((build.version for build in tables.torch_newest_first if runs(build)), None)
     return Absent() if found is None else Known(found)
 
 

@@ -7,6 +7,7 @@ field of a row.
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from envcheck.core.facts import Value
@@ -176,12 +177,15 @@ class ShippedFiles(NamedTuple):
         return ""
 
 
-class Dialect(NamedTuple):
-    """One way of naming settings; `rows` has them by dotted name, with `*` for an index of a list.
+class _Files(NamedTuple):
+    """What the dialects are read from: the parsed files by dialect, and the rows that dialects share."""
 
-    The fields up to `in_code` come from the dialect's own file only; later fields also come from the dialects
-    that it extends.
-    """
+    trees: Mapping[str, Mapping[str, Any]] = _EMPTY
+    shared: Sequence[DialectRow] = ()
+
+
+class _RecognisedBy(NamedTuple):
+    """What is read of every dialect, to recognise the one that a document belongs to."""
 
     name: str
     title: str
@@ -207,20 +211,110 @@ class Dialect(NamedTuple):
     strict: str = ""  # the program that refuses JSON with comments, as the end of a sentence
     fills: bool = False  # whether its trainer fills in what a DeepSpeed configuration leaves "auto"
     lineage: Sequence[str] = ()  # its own name and those of the dialects that it extends
-    rows: Mapping[str, Sequence[DialectRow]] = _EMPTY
-    implied: Sequence[Implied] = ()
-    defaults: Sequence[Implied] = ()
-    families: Sequence[Family] = ()
-    switches: Sequence[PartSwitches] = ()
-    libraries: Sequence[str] = ()  # packages whose import says nothing about the families
-    never_imported: Sequence[NeverImported] = ()
-    plain: Sequence[str] = ()  # packages that import no library for training models
-    own_loop: Sequence[str] = ()  # names of which the code of a training loop has one
-    hidden: Sequence[str] = ()  # names in code that may import what is not read
-    contradictions: Sequence[Contradiction] = ()
-    filled: Sequence[FilledRow] = ()
-    excluded: Sequence[ExcludedRow] = ()
-    shipped: ShippedFiles = ShippedFiles()
+    files: _Files = _Files()
+
+
+class Dialect(_RecognisedBy):
+    """One way of naming settings.
+
+    The fields up to `in_code` come from the dialect's own file only; later fields and the tables also come
+    from the dialects that it extends. Of the thirty dialects a configuration uses few, so the rows of each
+    table are read when they are first asked for.
+
+    Raises:
+        ValueError: a row has an unknown field or lacks one; raised when its table is first read.
+    """
+
+    @cached_property
+    def rows(self) -> Mapping[str, Sequence[DialectRow]]:
+        """Return the rows on settings by dotted name, with `*` for an index of a list."""
+        own = self.files.trees[self.name]
+        settings = [_row(DialectRow, row) for row in self._rows_of("setting")]
+        return _by_name([*settings, *(self.files.shared if own.get("shared", True) else ())])
+
+    @cached_property
+    def implied(self) -> Sequence[Implied]:
+        """Return the facts that follow from several settings."""
+        return [_row(Implied, row) for row in self._rows_of("implied")]
+
+    @cached_property
+    def defaults(self) -> Sequence[Implied]:
+        """Return the facts that hold where nothing else states them."""
+        return [_row(Implied, row) for row in self._rows_of("default")]
+
+    @cached_property
+    def contradictions(self) -> Sequence[Contradiction]:
+        """Return the settings that contradict one another."""
+        return [_row(Contradiction, row) for row in self._rows_of("contradiction")]
+
+    @cached_property
+    def filled(self) -> Sequence[FilledRow]:
+        """Return the settings that take their value from a trainer's arguments."""
+        return [_row(FilledRow, row) for tree in self._inherited() for row in tree.get("filled", ())]
+
+    @cached_property
+    def excluded(self) -> Sequence[ExcludedRow]:
+        """Return the settings that must not stand beside a configuration of another dialect."""
+        return [_row(ExcludedRow, row) for tree in self._inherited() for row in tree.get("excluded", ())]
+
+    @cached_property
+    def families(self) -> Sequence[Family]:
+        """Return the words by which the name of a setting shows that it affects a fact."""
+        return self._for_all(Family, "family")
+
+    @cached_property
+    def switches(self) -> Sequence[PartSwitches]:
+        """Return the flags that each train or freeze one part of a model."""
+        return self._for_all(PartSwitches, "switches")
+
+    @cached_property
+    def never_imported(self) -> Sequence[NeverImported]:
+        """Return the facts that are false if the program's code imports nothing that leads to a library."""
+        return self._for_all(NeverImported, "never_imported")
+
+    @cached_property
+    def shipped(self) -> ShippedFiles:
+        """Return the configurations that the trainer ships."""
+        return ShippedFiles(**self.files.trees[self.name].get("shipped", {}))
+
+    @property
+    def libraries(self) -> Sequence[str]:
+        """Return the packages whose import says nothing about the families."""
+        return self._of_arguments("libraries")
+
+    @property
+    def plain(self) -> Sequence[str]:
+        """Return the packages that import no library for training models."""
+        return self._of_arguments("plain")
+
+    @property
+    def own_loop(self) -> Sequence[str]:
+        """Return the names of which the code of a training loop has one."""
+        return self._of_arguments("own_loop")
+
+    @property
+    def hidden(self) -> Sequence[str]:
+        """Return the names in code that may import what is not read."""
+        return self._of_arguments("hidden")
+
+    def _inherited(self) -> Iterator[Mapping[str, Any]]:
+        return (self.files.trees[ancestor] for ancestor in self.lineage)
+
+    def _rows_of(self, table: str) -> Iterator[Mapping[str, Any]]:
+        """Yield the rows of a table along the lineage, each with the package of its file."""
+        for tree in self._inherited():
+            for row in tree.get(table, ()):
+                yield {"package": tree.get("package", ""), **row}
+
+    def _for_all(self, kind: Any, table: str) -> list[Any]:
+        """Return the rows that the dialect `arguments` adds to each dialect that is not closed."""
+        closed = self.files.trees[self.name].get("closed")
+        return [] if closed else [_row(kind, row) for row in self._of_arguments(table)]
+
+    def _of_arguments(self, field: str) -> Sequence[Any]:
+        """Return a field of the dialect of command lines without marks."""
+        found: Sequence[Any] = self.files.trees.get("arguments", {}).get(field, ())
+        return found
 
 
 _OWN_FIELDS = (
@@ -245,45 +339,24 @@ def load(
     `shared` rows come last in every dialect that does not opt out of them.
 
     Raises:
-        ValueError: a file has an unknown field, or extends a dialect that does not exist.
+        ValueError: a shared row has an unknown field, or a dialect extends one that does not exist.
     """
-    common = [_row(DialectRow, row) for row in shared]
-    return {name: _dialect(name, trees, common) for name in sorted(trees)}
+    files = _Files(trees, [_row(DialectRow, row) for row in shared])
+    return {name: _dialect(name, files) for name in sorted(trees)}
 
 
-def _dialect(name: str, trees: Mapping[str, Mapping[str, Any]], common: Sequence[DialectRow]) -> Dialect:
-    own = trees[name]
-    lineage = _lineage(name, trees)
-    inherited: list[Mapping[str, Any]] = [trees[ancestor] for ancestor in lineage]
-    settings = [_row(DialectRow, row) for row in _rows_of("setting", lineage, trees)]
+def _dialect(name: str, files: _Files) -> Dialect:
+    own = files.trees[name]
+    lineage = _lineage(name, files.trees)
+    inherited = [files.trees[ancestor] for ancestor in lineage]
     return Dialect(
         name=name,
         **{field: own[field] for field in _OWN_FIELDS if field in own},
         strict=next((tree["strict"] for tree in inherited if "strict" in tree), ""),
         fills=any(tree.get("fills", False) for tree in inherited),
         lineage=lineage,
-        rows=_by_name([*settings, *(common if own.get("shared", True) else ())]),
-        implied=[_row(Implied, row) for row in _rows_of("implied", lineage, trees)],
-        defaults=[_row(Implied, row) for row in _rows_of("default", lineage, trees)],
-        families=_for_all(Family, "family", own, trees),
-        libraries=trees.get("arguments", {}).get("libraries", ()),
-        never_imported=_for_all(NeverImported, "never_imported", own, trees),
-        plain=trees.get("arguments", {}).get("plain", ()),
-        own_loop=trees.get("arguments", {}).get("own_loop", ()),
-        hidden=trees.get("arguments", {}).get("hidden", ()),
-        switches=_for_all(PartSwitches, "switches", own, trees),
-        contradictions=[_row(Contradiction, row) for row in _rows_of("contradiction", lineage, trees)],
-        filled=[_row(FilledRow, row) for tree in inherited for row in tree.get("filled", ())],
-        excluded=[_row(ExcludedRow, row) for tree in inherited for row in tree.get("excluded", ())],
-        shipped=ShippedFiles(**own.get("shipped", {})),
+        files=files,
     )
-
-
-def _for_all(
-    kind: Any, table: str, own: Mapping[str, Any], trees: Mapping[str, Mapping[str, Any]]
-) -> list[Any]:
-    """Return the rows that the dialect `arguments` adds to each dialect that is not closed."""
-    return [] if own.get("closed") else [_row(kind, row) for row in trees.get("arguments", {}).get(table, ())]
 
 
 def _lineage(name: str, trees: Mapping[str, Mapping[str, Any]]) -> list[str]:
@@ -303,15 +376,6 @@ def _by_name(rows: Iterable[DialectRow]) -> dict[str, list[DialectRow]]:
         for leaf in row.names:
             found.setdefault(f"{row.under}.{leaf}" if row.under else leaf, []).append(row)
     return found
-
-
-def _rows_of(
-    table: str, lineage: Sequence[str], trees: Mapping[str, Mapping[str, Any]]
-) -> Iterator[Mapping[str, Any]]:
-    """Yield the rows of a table along the lineage, each with the package of its file."""
-    for name in lineage:
-        for row in trees[name].get(table, ()):
-            yield {"package": trees[name].get("package", ""), **row}
 
 
 def _row(kind: Any, row: Mapping[str, Any]) -> Any:

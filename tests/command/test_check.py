@@ -154,10 +154,10 @@ def test_a_declared_gpu_is_shown_for_all_files_together(tmp_path: Path) -> None:
     (tmp_path / "b.txt").write_text("torch==2.6.0\n")
     said = envcheck("check", "a.txt", "b.txt", "--gpu", "A100-80G", "--driver", "535", cwd=tmp_path).out
     assert "[✓] GPU      NVIDIA A100-SXM4-80GB" in said
-    assert "for lack of a GPU" not in said
+    assert "on the GPU (declare" not in said
     assert "Packages not the same in all of them: torch\n" in said
     driver_only = envcheck("check", "a.txt", "--driver", "535", cwd=tmp_path).out
-    assert "for lack of a GPU (declare it: --gpu NAME)" in driver_only
+    assert "on the GPU (declare it: --gpu NAME)" in driver_only
 
 
 def test_what_is_not_judged_is_one_line_or_one_line_each(tmp_path: Path) -> None:
@@ -235,20 +235,20 @@ def test_a_range_bound_by_a_constraint_is_the_narrower_one(tmp_path: Path) -> No
         (
             "transformers==4.57.1\nhuggingface-hub>=1.0\n",
             (
-                "requirements.txt:2:1: error: huggingface-hub>=1.0 and transformers==4.57.1 cannot be installed "
+                "requirements.txt:1:1: error: huggingface-hub>=1.0 and transformers==4.57.1 cannot be installed "
                 "together: transformers 4.57.1 requires huggingface-hub<1.0,>=0.34.0"
             ),
         ),
         (
             "vllm==0.8.5\ntorch>=2.7\n",
             (
-                "requirements.txt:2:1: error: torch>=2.7 and vllm==0.8.5 cannot be installed together: vllm 0.8.5 "
+                "requirements.txt:1:1: error: torch>=2.7 and vllm==0.8.5 cannot be installed together: vllm 0.8.5 "
                 "requires torch==2.6.0"
             ),
         ),
         (
             "torch>=2.7\nvllm>=0.8,<0.9\n",
-            "requirements.txt:1:1: error: torch>=2.7 and vllm<0.9,>=0.8 cannot be installed together",
+            "requirements.txt:2:1: error: torch>=2.7 and vllm<0.9,>=0.8 cannot be installed together",
         ),
     ],
 )
@@ -258,6 +258,18 @@ def test_a_range_that_nothing_fits_beside_another_requirement_is_an_error(
     ran = check(tmp_path, "requirements.txt", text)
     assert ran.code == 1
     assert any(line.startswith(said) for line in trouble(ran))
+    _, _, patch = ran.out.partition("patch -p0):\n")
+    subprocess.run(["patch", "-p0"], input=patch, text=True, cwd=tmp_path, check=True, capture_output=True)
+    again = envcheck("check", "requirements.txt", cwd=tmp_path)
+    assert again.code == 0, again.out
+
+
+def test_a_conflict_of_ranges_shows_the_nearest_release_of_each_package(tmp_path: Path) -> None:
+    text = "trl>=0.18\ntransformers==4.46.3\ntorch==2.5.1\n"
+    ran = check(tmp_path, "requirements.txt", text)
+    assert "requires transformers>=4.56.2, and 0.18.0 transformers>=4.50.0" in ran.out
+    assert "\n    fix     transformers ==4.50.0\n    or      trl ==0.17.0\n" in ran.out
+    assert "\n+transformers==4.50.0\n" in ran.out
 
 
 def test_an_installer_takes_older_releases_beside_what_asks_for_them(tmp_path: Path) -> None:
@@ -274,7 +286,7 @@ def test_unread_files_that_a_file_refers_to_are_undecided(tmp_path: Path) -> Non
         0,
         "Passed: no known problem, but 1 check could not be decided. Possible problem: 2 lines refer to something that is not read",
     )
-    assert "    here    listing is not known: a file at an address is not fetched" in ran.out
+    assert ": a file at an address is not fetched" in ran.out
     every = check(tmp_path, "requirements.txt", text, "--verbose").out
     assert "a path or an address, whose package is not known (requirements.txt:3:3)" in every
     assert check(tmp_path, "requirements.txt", text, "--undecided", "fail").code == 1
@@ -994,3 +1006,77 @@ def test_a_requirement_that_a_lock_of_uv_overrides_is_a_note(tmp_path: Path) -> 
     )
     assert ran.code == 0
     assert "note: datasets asks for fsspec<" in ran.out
+
+
+# --- where a project takes packages from --------------------------------------------------------------
+
+_SOURCES = """[project]
+name = "x"
+version = "1"
+dependencies = ["torch>=2.9", "transformers>=4.50"]
+[project.optional-dependencies]
+cpu = []
+cu126 = []
+[tool.uv]
+override-dependencies = ["numpy<2"]
+[[tool.uv.index]]
+name = "pytorch"
+url = "https://download.pytorch.org/whl/cu126"
+explicit = true
+"""
+
+
+@pytest.mark.parametrize(
+    ("sources", "said"),
+    [
+        ('[tool.uv.sources]\ntorch = { index = "pytorch" }\n', "torch 2.14.1 for CUDA 12.6"),
+        (
+            """[tool.uv.sources]
+torch = [
+  { index = "pytorch", marker = "sys_platform == 'linux'" },
+  { index = "none", marker = "sys_platform == 'darwin'" },
+]
+""",
+            "torch 2.14.1 for CUDA 12.6",
+        ),
+        (
+            """[tool.uv.sources.torch]
+url = "https://example.org/torch-2.9.1%2Bcu126-cp312-cp312-linux_x86_64.whl"
+""",
+            "torch 2.9.1+cu126 for CUDA 12.6",
+        ),
+        ('[tool.poetry.dependencies]\ntorch = { version = ">=2.9", source = "pytorch" }\n', "for CUDA 12.6"),
+    ],
+)
+def test_torch_is_that_of_the_index_that_a_project_names(tmp_path: Path, sources: str, said: str) -> None:
+    ran = check(tmp_path, "pyproject.toml", _SOURCES + sources, "--driver", "550")
+    assert said in ran.out
+    assert "driver-below-cuda-family-floor" not in ran.out
+
+
+def test_without_a_source_torch_is_that_of_the_default_index(tmp_path: Path) -> None:
+    ran = check(tmp_path, "pyproject.toml", _SOURCES, "--driver", "550")
+    assert "driver-below-cuda-family-floor" in ran.out
+
+
+def test_the_index_of_an_extra_decides_in_that_extra_alone(tmp_path: Path) -> None:
+    text = _SOURCES.replace("cpu = []", 'cpu = ["peft"]') + (
+        '[tool.uv.sources]\ntorch = [{ index = "pytorch", extra = "cpu" }]\n'
+    )
+    ran = check(tmp_path, "pyproject.toml", text, "--driver", "550")
+    found = [line for line in trouble(ran) if "driver-below" in line]
+    assert len(found) == 1
+    (note,) = (line for line in ran.out.splitlines() if "file pyproject.toml (extra cpu)" in line)
+    assert "for torch>=2.9,<=2.14.1 an installer takes 2.14.1" in note
+
+
+def test_a_package_from_a_checkout_is_not_the_newest_release(tmp_path: Path) -> None:
+    text = _SOURCES + '[tool.uv.sources]\ntransformers = { git = "https://example.org/t", rev = "1" }\n'
+    ran = check(tmp_path, "pyproject.toml", text)
+    assert "comes from a checkout or a folder" in ran.err + ran.out
+    assert "transformers 5" not in ran.out
+
+
+def test_an_override_replaces_the_requirement(tmp_path: Path) -> None:
+    text = _SOURCES.replace('"numpy<2"', '"torch==2.5.1"')
+    assert "torch 2.5.1 for CUDA 12.4" in check(tmp_path, "pyproject.toml", text).out

@@ -14,7 +14,7 @@ from envcheck.core.findings import Judgement, Verdict
 from envcheck.core.rules import Matrix, Severity
 from envcheck.knowledge.tables import ReleaseRow
 from envcheck.resolution.remediation.moves import Proposal
-from envcheck.resolution.remediation.releases import available_releases, supports_python
+from envcheck.resolution.remediation.releases import Releases, supports_python
 from envcheck.resolution.remediation.search import STATES, RemediationSpace, SearchLimits, search
 from envcheck.rules import derive
 from envcheck.rules.changes import apply_changes, changed_keys
@@ -168,7 +168,7 @@ def test_the_cheapest_of_all_states_that_ways_out_reach_is_taken(
 ) -> None:
     """Compare with all reachable states, visited without a bound, an order or a limit."""
     of = world(drawn, needs)
-    small = RemediationSpace.of(problem_of(tiny(of), of), available_releases(of, of.tables["release"], None))
+    small = RemediationSpace.of(problem_of(tiny(of), of), Releases(of, of.tables["release"], None))
     wanted = frozenset(each.rule.id for each in small.judge.broken)
     seen, todo, costs = set(), [small.judge.state({}, wanted)], []
     while todo:

@@ -11,7 +11,6 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from envcheck import probes
 from envcheck.commands import examine
 from envcheck.commands.examine import ExamineRequest
 from envcheck.commands.fit.model_folder import read_model
@@ -65,8 +64,7 @@ def estimate_memory(request: ExamineRequest, options: FitOptions, host: Host) ->
     """
     tables = _tables()
     model = read_model(options.model, tables, host.environ)
-    all_probes = probes.every_probe()
-    keys = examine.vocabulary(all_probes)
+    all_probes, keys = examine.probes_and_vocabulary(request)
     matrix = examine.load_matrix(keys, request.overlays, errors_only=True)
     subject, read, diagnostics = examine.take_inventory(request, host, all_probes, matrix, keys)
     if isinstance(read.fact("pkg.torch").reading, Absent):

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from envcheck import __version__, probes
+from envcheck import __version__
 from envcheck.commands import examine
 from envcheck.commands.examine import ExamineRequest
 from envcheck.core.errors import InputError
@@ -94,7 +94,7 @@ def prepare(request: ExamineRequest, options: FleetOptions) -> NodeJudge:
     Raises:
         InputError: an option or a configuration is wrong; it is raised here, before any wait.
     """
-    keys = examine.vocabulary(probes.every_probe())
+    keys = examine.known_vocabulary()
     matrix = examine.load_matrix(keys, request.overlays)
     target = examine.find_target(request.target, matrix)
     _, diagnostics = examine.complete_inventory(Inventory(), request, matrix)

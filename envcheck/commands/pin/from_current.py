@@ -13,7 +13,7 @@ from envcheck.host.machine import Host
 from envcheck.lock import model as lock
 from envcheck.reports.formats import text
 from envcheck.resolution import from_current
-from envcheck.resolution.remediation.releases import available_releases
+from envcheck.resolution.remediation.releases import Releases
 
 
 def resolve_near(
@@ -28,7 +28,7 @@ def resolve_near(
         NoSolutionError: changing versions alone does not make the environment pass, or no lock is close.
     """
     rows = examine.published_releases()
-    releases = available_releases(goal.matrix, rows, str(installed.known("python.version")))
+    releases = Releases(goal.matrix, rows, str(installed.known("python.version")))
     near = from_current.keep_environment(installed, goal.machine, goal.target, goal.matrix, releases)
     moves = text.plan_page(near.plan, goal.matrix, goal.target, near.read)
     remaining = [each.rule.id for each in near.plan.unresolved]

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from envcheck import probes
 from envcheck.commands import examine
 from envcheck.core.errors import InputError
 from envcheck.core.facts import Fact, Inventory, Known, normalised, package_key
@@ -104,12 +103,14 @@ def find_target(
         ExamineError: the environment cannot be examined.
     """
     _refuse_platform(request.platform, request.glibc)
-    all_probes = probes.every_probe()
-    keys = examine.vocabulary(all_probes)
+    all_probes, keys = examine.probes_and_vocabulary(request)
     matrix = examine.load_matrix(keys, request.overlays, errors_only=True)
     target = examine.find_target(request.target, matrix)
     if target is None:
-        raise InputError("--target", f"pin needs a target; known are {', '.join(matrix.targets)}")
+        known = ", ".join(matrix.targets)
+        raise InputError(
+            "--target", f"expected a training recipe (`envcheck target` describes them): {known}"
+        )
     if python_version is not None and not options.keep:
         # A lock needs only the environment's Python version, and that was given.
         all_probes = tuple(probe for probe in all_probes if probe.name != "python_env")

@@ -112,7 +112,7 @@ class BoundModel:
             )
         elif key in _OF_ALL_PACKAGES:
             yield from filter(is_package_version_key, self.problem.read.facts)
-            yield from map(package_key, self.costs.choices.listed.every)
+            yield from map(package_key, self.costs.choices.listed.packages)
             yield from (name for rule in known.rules for fix in rule.fixes for name, _ in fix.set)
         if family(key) in ("pkg", "build"):
             name = key.split(".")[1]

@@ -67,13 +67,13 @@ class CostModel:
     def _releases_between(self, key: str, proposal: Proposal) -> int:
         """Return how many listed releases a move passes, including the proposed one."""
         name = package_name(key)
-        fit = self.choices.listed.fit
-        if name == key or name not in fit:
+        fit = () if name == key else self.choices.listed.fit(name)
+        if not fit:
             return 0
         if name not in self._orders:
-            self._orders[name] = [versions.order(version) for version in fit[name]]
+            self._orders[name] = [versions.order(version) for version in fit]
         orders = self._orders[name]
-        start = self.read.known(key) or next(iter(self.choices.as_measured(name)), fit[name][-1])
+        start = self.read.known(key) or next(iter(self.choices.as_measured(name)), fit[-1])
         return abs(
             bisect(orders, versions.order(str(proposal.value))) - bisect(orders, versions.order(str(start)))
         )

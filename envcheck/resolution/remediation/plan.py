@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator
 from envcheck.core.facts import Absent, Inventory, family, package_key, package_name
 from envcheck.core.findings import Move, Plan, Unresolved, Verdict
 from envcheck.core.rules import Rule
-from envcheck.knowledge.generated_rules import target_rules
 from envcheck.resolution.remediation.cost import ADMINISTRATOR
 from envcheck.resolution.remediation.moves import Changes, Proposal
 from envcheck.resolution.remediation.problem import RemediationProblem
@@ -21,7 +20,6 @@ from envcheck.resolution.remediation.search import (
 from envcheck.resolution.remediation.state import RemediationState
 from envcheck.rules import judge
 from envcheck.rules.changes import changed_keys
-from envcheck.rules.clauses import keys_in
 from envcheck.rules.requirements import check_requirements
 
 NO_WAY = "no change of packages or configuration is known to fix it"
@@ -115,7 +113,7 @@ def _requirement_to_install(space: RemediationSpace, key: str, proposal: Proposa
     guessed = proposal.rule.group == "requires-dist" and proposal.value not in space.choices.within(
         name, ">=0"
     )
-    if guessed and name not in space.choices.listed.every:
+    if guessed and name not in space.choices.listed.packages:
         return f"{name}{proposal.text}"
     return f"{name}=={proposal.value}"
 
@@ -128,9 +126,9 @@ def _unchecked(listed: Releases, key: str, version: str) -> str:
     name = package_name(key)
     if name == key:
         return ""
-    if version in listed.fit.get(name, ()):
+    if version in listed.fit(name):
         return "" if listed.checked else "not checked for your Python"
-    return "not checked: no table lists its releases" if name not in listed.every else "not checked"
+    return "not checked: no table lists its releases" if name not in listed.packages else "not checked"
 
 
 def _added_packages(changes: Changes, settled: Inventory) -> tuple[str, ...]:
@@ -146,9 +144,7 @@ def _added_packages(changes: Changes, settled: Inventory) -> tuple[str, ...]:
 
 def _newly_broken(space: RemediationSpace, after: RemediationState) -> Iterator[Rule]:
     """Yield the rules, at any level, that the change breaks; only rules on changed facts are evaluated."""
-    touched = set(changed_keys(space.judge.start, after.settled))
-    every = (*space.problem.known.rules, *target_rules(space.problem.target))
-    rules = [rule for rule in every if not touched.isdisjoint(keys_in(rule))]
+    rules = space.problem.rules.concerned(changed_keys(space.judge.start, after.settled))
 
     def broken(settled: Inventory) -> dict[str, Rule]:
         findings = judge.judge(settled, rules).findings

@@ -7,6 +7,9 @@ from functools import cached_property
 
 from envcheck.core.facts import Inventory
 from envcheck.core.rules import Matrix, Severity, Target
+from envcheck.knowledge.generated_rules import target_rules
+from envcheck.rules import derive
+from envcheck.rules.rule_index import RuleIndex
 
 
 class RemediationProblem:
@@ -21,6 +24,16 @@ class RemediationProblem:
     ) -> None:
         """Take the input; nothing is computed yet."""
         self.read, self.known, self.target, self.level, self.strict = read, known, target, level, strict
+
+    @cached_property
+    def start(self) -> Inventory:
+        """Return the inventory before any change, with the facts that follow from it."""
+        return derive.derive(self.read, self.known)
+
+    @cached_property
+    def rules(self) -> RuleIndex:
+        """Return all rules, those of the target included, by the facts that they concern."""
+        return RuleIndex((*self.known.rules, *target_rules(self.target)))
 
     @cached_property
     def measured_good(self) -> tuple[Mapping[str, str], ...]:

@@ -2,56 +2,79 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from envcheck.core import versions
 from envcheck.core.facts import Fact, Inventory, Known, Tri, Value, package_key, package_name
 from envcheck.core.rules import Matrix
-from envcheck.knowledge.tables import ReleaseRow, companion_releases, torch_releases
+from envcheck.knowledge.tables import ReleaseRow, released_with_torch, torch_releases
 from envcheck.resolution.remediation.moves import MoveSize, move_size
 from envcheck.resolution.remediation.problem import RemediationProblem
 from envcheck.rules.fixes import trial_value
 from envcheck.rules.requirements import installed_requirements
 
 
-class Releases(NamedTuple):
-    """Releases that may be proposed for one Python, and what each requires.
+class _ListedReleases(NamedTuple):
+    """Releases of a package: those that may be proposed, oldest first; and what each listed one requires."""
 
-    `fit` has these releases by package, oldest first. `every` has all listed releases, including those for
-    another Python, yanked ones, and those newer than `known_through`. `requires` maps (package, version) to
-    its requirements.
+    fit: tuple[str, ...]
+    requires: Mapping[str, tuple[str, ...]]
+
+
+class Releases:
+    """The releases in the tables: those that may be proposed for one Python, and what each requires.
+
+    A search asks about few packages, so the rows of a package are read when it is first asked about.
     """
 
-    fit: Mapping[str, tuple[str, ...]]
-    every: Mapping[str, frozenset[str]]
-    requires: Mapping[tuple[str, str], tuple[str, ...]]
-    checked: bool  # whether the Python is known, so that releases for another one are left out
+    def __init__(self, known: Matrix, rows: Iterable[Mapping[str, Any]], python: str | None) -> None:
+        """Take the table `release`; the releases of torch and its companions come from the matrix.
 
+        `python` is the Python of the environment (`3.11.9`), or None if it is unknown.
+        """
+        self._known, self._python = known, python
+        self.checked = python is not None
+        """Whether the Python is known, so that releases for another one are left out."""
+        self._rows: dict[str, list[Mapping[str, Any]]] = {}
+        for row in rows:
+            self._rows.setdefault(row["package"], []).append(row)
+        self.packages = frozenset((*self._rows, *released_with_torch(known)))
+        """The packages whose releases are listed."""
+        self._read: dict[str, _ListedReleases] = {}
 
-def available_releases(known: Matrix, rows: Sequence[Mapping[str, Any]], python: str | None) -> Releases:
-    """Return the releases in the tables that this Python (`3.11.9`; None if unknown) may install.
+    def fit(self, name: str) -> tuple[str, ...]:
+        """Return the releases that may be proposed, oldest first.
 
-    `rows` is the table `release`; the releases of torch and its companions come from the matrix. Yanked
-    releases and releases newer than `known_through` are never proposed.
-    """
-    fit: dict[str, set[str]] = {}
-    every: dict[str, set[str]] = {}
-    requires = {}
-    for release in (*torch_releases(known), *companion_releases(known), *map(ReleaseRow.of, rows)):
-        name, version = release.package, release.version
-        every.setdefault(name, set()).add(version)
-        requires[name, version] = tuple(f"{other}{bound}" for other, bound in release.requires.items())
-        through = known.known_through.get(name)
-        beyond = through is not None and versions.compare(version, ">", through) is Tri.YES
-        if not (release.yanked or beyond) and supports_python(release, python):
-            fit.setdefault(name, set()).add(version)
-    return Releases(
-        {name: tuple(sorted(found, key=versions.order)) for name, found in fit.items()},
-        {name: frozenset(found) for name, found in every.items()},
-        requires,
-        python is not None,
-    )
+        Releases for another Python, yanked ones, and those newer than `known_through` are left out.
+        """
+        return self._package(name).fit
+
+    def every(self, name: str) -> Collection[str]:
+        """Return all listed releases of a package."""
+        return self._package(name).requires.keys()
+
+    def requires(self, name: str, version: str) -> tuple[str, ...] | None:
+        """Return what a release requires; None if it is not listed."""
+        return self._package(name).requires.get(version)
+
+    def _package(self, name: str) -> _ListedReleases:
+        if name not in self._read:
+            self._read[name] = self._read_package(name)
+        return self._read[name]
+
+    def _read_package(self, name: str) -> _ListedReleases:
+        fit: set[str] = set()
+        requires: dict[str, tuple[str, ...]] = {}
+        through = self._known.known_through.get(name)
+        listed = (*torch_releases(self._known, name), *map(ReleaseRow.of, self._rows.get(name, ())))
+        for release in listed:
+            version = release.version
+            requires[version] = tuple(f"{other}{bound}" for other, bound in release.requires.items())
+            beyond = through is not None and versions.compare(version, ">", through) is Tri.YES
+            if not (release.yanked or beyond) and supports_python(release, self._python):
+                fit.add(version)
+        return _ListedReleases(tuple(sorted(fit, key=versions.order)), requires)
 
 
 def supports_python(release: ReleaseRow, python: str | None) -> bool:
@@ -104,8 +127,8 @@ class ReleaseChoices:
             limits = versions.parse_specifier(bound)
         except ValueError:
             return ()
-        candidates: Iterable[str] = self.listed.fit.get(name, ())
-        if name not in self.listed.every:
+        candidates: Iterable[str] = self.listed.fit(name)
+        if name not in self.listed.packages:
             candidates = sorted(self._named_by_fixes.get(package_key(name), ()), key=versions.order)
         found = [version for version in candidates if versions.satisfies_all(version, limits) is Tri.YES]
         return nearest_first(found, name, self.read.known(package_key(name)))
@@ -124,17 +147,17 @@ class ReleaseChoices:
         """Return the values to try for one fact of a fix; the value that the fix names comes first."""
         first = trial_value(value)
         name = package_name(key)
-        if name == key or name not in self.listed.fit or not isinstance(value, str):
+        if name == key or not isinstance(value, str) or not self.listed.fit(name):
             return (first,)
         within = self.within(name, value)
         if first in within:
             return (first, *(version for version in within if version != first))
         # A release that is not in the tables may exist nevertheless.
-        return within if first in self.listed.every[name] else (first, *within)
+        return within if first in self.listed.every(name) else (first, *within)
 
     def lowest(self, name: str, bound: str) -> Sequence[str]:
         """Return the lower bound of a requirement if it is an upgrade of a package that no table lists."""
-        first = trial_value(bound) if bound and name not in self.listed.every else bound
+        first = trial_value(bound) if bound and name not in self.listed.packages else bound
         if first == bound or not isinstance(first, str):
             return ()
         limits = versions.parse_specifier(bound)
@@ -156,7 +179,7 @@ class ReleaseChoices:
     def _judge_accepts(self, package: str, version: Value | None, required: str, other: Value | None) -> bool:
         if other is None:
             return True
-        lines = self.listed.requires.get((package, str(version)))
+        lines = self.listed.requires(package, str(version))
         requires = package_key(package, "requires")
         if lines is None:
             installed = self.read.known(requires)
@@ -175,7 +198,7 @@ class ReleaseChoices:
         return self._measured[name]
 
     def _find_as_measured(self, name: str) -> tuple[str, ...]:
-        runs = [pkg for pkg in self._measured_good if pkg.get(name) in self.listed.fit.get(name, ())]
+        runs = [pkg for pkg in self._measured_good if pkg.get(name) in self.listed.fit(name)]
 
         def agreement(pkg: Mapping[str, str]) -> tuple[int, Any]:
             same = sum(

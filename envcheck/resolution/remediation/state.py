@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
 from envcheck.core.facts import Absent, Fact, Inventory, Known, Value, package_key, package_name
 from envcheck.core.findings import Finding, Verdict
-from envcheck.core.rules import Matrix, Requirement
-from envcheck.knowledge.generated_rules import requirement_rules, target_rules
+from envcheck.core.rules import Matrix, Requirement, Rule
+from envcheck.knowledge.generated_rules import requirement_rules
 from envcheck.resolution.remediation.moves import Changes
 from envcheck.resolution.remediation.problem import RemediationProblem
 from envcheck.resolution.remediation.releases import Releases
 from envcheck.rules import derive, judge
 from envcheck.rules.changes import apply_changes, changed_keys
-from envcheck.rules.clauses import keys_in
 from envcheck.rules.requirements import check_requirements, installed_requirements
 
 
@@ -49,7 +48,7 @@ class InventoryEditor:
         ]
         for key, proposal in changes.items():
             name = package_name(key)
-            lines = self.listed.requires.get((name, str(proposal.value)))
+            lines = self.listed.requires(name, str(proposal.value))
             if name != key and lines:
                 source = f"metadata of {name} {proposal.value}"
                 facts.append(Fact(f"{key}.requires", Known(lines), source))
@@ -82,22 +81,12 @@ class StateJudge:
 
     def __init__(self, problem: RemediationProblem, editor: InventoryEditor) -> None:
         self.problem, self.editor = problem, editor
-        self.start = derive.derive(problem.read, problem.known)
+        self.start = problem.start
         self.states = 0
         """The number of states judged so far."""
         self._judged: dict[tuple[tuple[str, Value], ...], tuple[Inventory, tuple[Finding, ...]]] = {}
-        self._index_rules()
         self._index_requirements()
         self._judge_start()
-
-    def _index_rules(self) -> None:
-        """Index the rules by the facts that they concern."""
-        rules = (rule for rule in self.problem.known.rules if rule.severity.rank >= self.problem.level.rank)
-        self._rules = [*rules, *target_rules(self.problem.target)]
-        self._rules_about: dict[str, set[int]] = {}
-        for number, rule in enumerate(self._rules):
-            for key in keys_in(rule):
-                self._rules_about.setdefault(key, set()).add(number)
 
     def _index_requirements(self) -> None:
         """Find the requirements unmet at the start, and the packages that require each package."""
@@ -107,7 +96,7 @@ class StateJudge:
             self._requirers.setdefault(requirement.requires, set()).add(requirement.package)
 
     def _judge_start(self) -> None:
-        written = judge.judge(self.start, self._rules).findings
+        written = judge.judge(self.start, self._to_repair(self.problem.rules.rules)).findings
         metadata = judge.judge(self.start, requirement_rules(self._unmet_at_start)).findings
         broken = [finding for finding in (*written, *metadata) if finding.verdict is Verdict.BROKEN]
         self._written_at_start = {finding.rule.id: finding for finding in written}
@@ -115,6 +104,11 @@ class StateJudge:
         """Rank of the severity of each rule that is broken at the start."""
         self.broken = tuple(finding for finding in broken if self._must_be_repaired(finding))
         """The findings at the start that have to be repaired."""
+
+    def _to_repair(self, rules: Iterable[Rule]) -> list[Rule]:
+        """Return the rules that a state must not break: those of the level, and all of the target."""
+        least = self.problem.level.rank
+        return [rule for rule in rules if rule.severity.rank >= least or rule.group == "target"]
 
     def _must_be_repaired(self, finding: Finding) -> bool:
         level = self.problem.level
@@ -153,8 +147,7 @@ class StateJudge:
             )
         )
         metadata = judge.judge(settled, requirement_rules(unmet)).findings
-        numbers = {number for key in touched for number in self._rules_about.get(key, ())}
-        concerned = [self._rules[number] for number in sorted(numbers)]
+        concerned = self._to_repair(self.problem.rules.concerned(touched))
         unchanged = dict(self._written_at_start)
         for rule in concerned:
             unchanged.pop(rule.id, None)

@@ -104,7 +104,7 @@ class Neighbourhood:
         for bound in dict.fromkeys((together, own)):
             values = self.choices.within(required, bound) or self.choices.lowest(required, bound)
             if values:
-                text = bound if required not in self.listed.every else ""
+                text = bound if required not in self.listed.packages else ""
                 yield WayOutStep(package_key(required), values[:1], text)
         installed = state.settled.known(package_key(required))
         if installed is not None:
@@ -149,7 +149,7 @@ class Neighbourhood:
         for key in sorted(keys_in(finding.rule)):
             name = package_name(key)
             installed = self.read.known(key)
-            if installed is None or name not in self.listed.fit:
+            if installed is None or not self.listed.fit(name):
                 continue
             proposal = Proposal(installed, "", finding.rule, "", len(finding.rule.fixes))
             if not worthwhile({**state.changes, key: proposal}):

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from operator import itemgetter
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from envcheck.core.errors import InputError, Place
 from envcheck.core.facts import Unknown
@@ -25,21 +25,16 @@ from envcheck.training_config.launch_scripts.session import TooLongError, nothin
 from envcheck.training_config.launch_scripts.simple_commands import LaunchCommand
 from envcheck.training_config.launch_scripts.syntax import NotAScriptError
 from envcheck.training_config.launch_scripts.values import Argument, Value, spelled
-from envcheck.training_config.programs.follow import FollowedProgram
 from envcheck.training_config.readers import Beside, arguments, json_text, yaml_text
-from envcheck.training_config.readers._program_source import (
-    LaunchedProgram,
-    ProgramCode,
-    follow_program,
-    launched_program,
-    program_files,
-    unparsed_source,
-)
-from envcheck.training_config.readers._python_calls import program_documents
+from envcheck.training_config.readers._program_files import program_files, program_texts, unparsed_source
 from envcheck.training_config.source_lines import SourceLines
 from envcheck.training_config.values import as_number
 
-ReadProgram: TypeAlias = Callable[[str, str], LaunchedProgram | None]
+if TYPE_CHECKING:  # imported where a program is beside the script
+    from envcheck.training_config.programs.follow import FollowedProgram
+    from envcheck.training_config.readers._program_source import LaunchedProgram, ProgramCode
+
+ReadProgram: TypeAlias = "Callable[[str, str], LaunchedProgram | None]"
 """Called with a program and the folder it is started in; returns its code, read once for each script."""
 
 LAUNCHER = "launcher"
@@ -78,7 +73,7 @@ def documents(text: str, file: str, beside: Beside | None = None) -> tuple[Docum
         raise InputError(lines.place(error.at, error.at + 1), error.problem) from None
     except TooLongError:
         raise InputError(file, "its variables, functions or loops grow without limit") from None
-    program = cache(partial(launched_program, beside=beside or nothing_beside))
+    program = cache(partial(_launched_program, beside=beside or nothing_beside))
     follower = _ProgramFollower(beside or nothing_beside)
     launches = _training_launches(script, program)
     if not launches:
@@ -96,6 +91,15 @@ def documents(text: str, file: str, beside: Beside | None = None) -> tuple[Docum
     )
     found[-1] = found[-1]._replace(diagnostics=diagnostics)
     return tuple(found)
+
+
+def _launched_program(program: str, folder: str, beside: Beside) -> LaunchedProgram | None:
+    """Return the code of a program; None if its file is not here or cannot be parsed."""
+    if not any(program_texts(program, folder, beside)):
+        return None
+    from envcheck.training_config.readers._program_source import launched_program
+
+    return launched_program(program, folder, beside)
 
 
 def _training_launches(
@@ -193,6 +197,8 @@ class _ProgramFollower:
         """Return what following a program finds; None if too many have been followed."""
         key = repr((path, folder, sorted(given.items(), key=itemgetter(0)), rest, sorted(more.items())))
         if key not in self._found and len(self._found) < _MOST_FOLLOWED:
+            from envcheck.training_config.readers._program_source import follow_program
+
             self._found[key] = follow_program(path, folder, self._beside, given, rest, more)
         return self._found.get(key)
 
@@ -271,6 +277,8 @@ class _LaunchDocuments:
         options = {
             name: value for name, value in {**defaults, **given}.items() if not isinstance(value, Unknown)
         }
+        from envcheck.training_config.readers._python_calls import program_documents
+
         stated = program_documents(code.tree, code.file, options, names.bases, followed)
         several = len(stated) > _ONE_OF_EACH  # several trainers' arguments, but only one of them is used
         place = self.lines.place(self.command.at, self.command.at + 1)

@@ -20,16 +20,15 @@ from envcheck.training_config.programs.follow import FollowedProgram, follow
 from envcheck.training_config.programs.modules import parse
 from envcheck.training_config.programs.names import names
 from envcheck.training_config.readers import Beside, json_text, yaml_text
+from envcheck.training_config.readers._program_files import LARGEST, program_texts
 from envcheck.training_config.readers._python_calls import own_classes
 
-_MODULE = re.compile(r"[A-Za-z_][\w-]*(?:\.[A-Za-z_][\w-]*)*")
 _NOT_FOLLOWED = frozenset(
     {"transformers", "trl", "peft", "accelerate", "deepspeed", "liger_kernel", "unsloth"}
 )
 """Libraries that name every feature; in a checkout of one, its code says nothing about its examples."""
 
 _MOST_FILES = 60
-_LARGEST = 1 << 18  # characters of one file
 _MOST_TEXT = 1 << 18  # characters of all files
 
 
@@ -84,7 +83,7 @@ class LaunchedProgram:
             for module in {package, *(f"{package}.{alias.name}".strip(".") for alias in node.names)}:
                 name = posixpath.join(posixpath.dirname(self.file), f"{module.replace('.', '/')}.py")
                 text = self._beside(name) if module else None
-                tree = parse(text) if text is not None and len(text) <= _LARGEST else None
+                tree = parse(text) if text is not None and len(text) <= LARGEST else None
                 constants.update(_constants(tree) if tree is not None else ())
         return constants
 
@@ -118,30 +117,11 @@ def launched_program(program: str, folder: str, beside: Beside) -> LaunchedProgr
 
     `program` is a file, or a module as for `python -m`; `folder` is the folder that it is started in.
     """
-    for path in program_files(program, folder):
-        text = beside(path)
-        code = _code(text) if text is not None and len(text) <= _LARGEST else None
+    for path, text in program_texts(program, folder, beside):
+        code = _code(text)
         if code is not None:
             return LaunchedProgram(path, code, beside)
     return None
-
-
-def unparsed_source(program: str, folder: str, beside: Beside) -> ProgramSource | None:
-    """Return the names in a program that cannot be parsed, as newer Python; None if it is not here.
-
-    Nothing follows from a name that is missing: `unresolved` says that some of the code was not read.
-    """
-    for path in program_files(program, folder):
-        text = beside(path)
-        if text is not None and len(text) <= _LARGEST:
-            words = frozenset(_WORD.findall(text))
-            packages = frozenset(match[1] for match in _IMPORT.finditer(text))
-            return ProgramSource(path, words, frozenset({"."}), {}, packages=packages, outside=packages)
-    return None
-
-
-_WORD = re.compile(r"[A-Za-z_]\w*")
-_IMPORT = re.compile(r"^[ \t]*(?:import|from)[ \t]+(\w+)", re.MULTILINE)
 
 
 def follow_program(
@@ -211,19 +191,6 @@ _PART = re.compile(r'"(?:[^"\\]|\\.)*"|[^."]+')
 def _has(place: Any, key: Any) -> bool:
     """Return whether a list has an index."""
     return isinstance(place, list) and isinstance(key, int) and 0 <= key < len(place)
-
-
-def program_files(program: str, folder: str) -> Iterator[str]:
-    """Yield the possible files of a program or a module, the likeliest first."""
-    if program.endswith(".py"):
-        names = [program]
-    elif _MODULE.fullmatch(program):
-        parts = program.replace(".", "/")
-        names = [f"{parts}.py", f"{parts}/__main__.py"]
-    else:
-        return
-    for name in names:
-        yield from dict.fromkeys((posixpath.join(folder, name), name))
 
 
 class _ProgramFile(NamedTuple):
@@ -298,7 +265,7 @@ class _Modules:
         """Read a file; return whether it is there and could be parsed."""
         if path not in self._seen:
             text = self._beside(path)
-            fits = text is not None and len(text) <= min(_LARGEST, _MOST_TEXT - self._size)
+            fits = text is not None and len(text) <= min(LARGEST, _MOST_TEXT - self._size)
             self._size += len(text) if text is not None and fits else 0
             code = _code(text) if text is not None and fits else None
             self._seen[path] = code is not None

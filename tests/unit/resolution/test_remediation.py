@@ -17,7 +17,7 @@ from envcheck.resolution.remediation.cost import Cost
 from envcheck.resolution.remediation.moves import MoveSize, move_size
 from envcheck.resolution.remediation.plan import plan_remediation
 from envcheck.resolution.remediation.problem import RemediationProblem
-from envcheck.resolution.remediation.releases import Releases, available_releases
+from envcheck.resolution.remediation.releases import Releases
 from envcheck.rules import derive
 from envcheck.rules.changes import apply_changes
 from tests.support import worlds
@@ -28,7 +28,7 @@ BROKEN_CASES = [case for case in EVERY_CASE if case["expect"] == "broken"]
 
 @lru_cache(maxsize=8)
 def listed(python: str | None) -> Releases:
-    return available_releases(known(), known().tables["release"], python)
+    return Releases(known(), known().tables["release"], python)
 
 
 def planned(read: Inventory, level: Severity = Severity.ERROR, of: Matrix | None = None) -> Plan:
@@ -36,7 +36,7 @@ def planned(read: Inventory, level: Severity = Severity.ERROR, of: Matrix | None
     if of is None:
         releases = listed(str(python) if python else None)
     else:
-        releases = available_releases(of, of.tables.get("release", []), None)
+        releases = Releases(of, of.tables.get("release", []), None)
     return plan_remediation(problem_of(read, of or known(), level), releases)
 
 

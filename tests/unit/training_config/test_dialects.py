@@ -113,7 +113,8 @@ def test_every_row_names_its_source() -> None:
 
 
 def test_a_mistake_in_a_dialect_is_reported() -> None:
+    known = dialects.load({"x": {"title": "x", "setting": [{"names": ["a"], "knd": "flag"}]}})
     with pytest.raises(ValueError, match="knd"):
-        dialects.load({"x": {"title": "x", "setting": [{"names": ["a"], "knd": "flag"}]}})
+        _ = known["x"].rows
     with pytest.raises(ValueError, match="extends y"):
         dialects.load({"x": {"title": "x", "extends": ["y"]}})
