@@ -91,10 +91,31 @@ def missing_name(event: Event, tables: Mapping[str, Sequence[Mapping[str, Any]]]
             if found := pattern.search(raised.message):
                 if kind == "argument" and raised.place and raised.place.file.endswith(_DISPATCHERS):
                     asks = ""  # it only hands on what another function passed
-                own = not asks and not lazily and own_code(raised.place)
+                if _is_beside_installed(raised.place, raised.message):
+                    asks = ""
+                own = not asks and not lazily and (own_code(raised.place) or _is_checkout(raised.place))
                 missing = _missing(kind, found, asks, distributions)
                 return missing._replace(own=own, attribute=pattern is _ATTRIBUTE)
     return None
+
+
+_INSTALLED = re.compile(r"\((?P<folder>[^()\n]{1,1000}(?:site|dist)-packages/)(?P<root>\w+)[/.]")
+
+
+def _is_beside_installed(place: Frame | None, message: str) -> bool:
+    """Return whether a frame is in a folder with the name of a package that is installed elsewhere.
+
+    A message names the file that lacks the name: if that one is installed, a checkout is not what runs.
+    """
+    found = _INSTALLED.search(message.replace("\\", "/"))
+    if found is None or place is None:
+        return False
+    file = place.file.replace("\\", "/")
+    return checked_out(file) == found["root"] and not any(folder in file for folder in _FOLDERS)
+
+
+def _is_checkout(place: Frame | None) -> bool:
+    return place is not None and bool(checked_out(place.file.replace("\\", "/")))
 
 
 def _missing(kind: str, found: re.Match[str], asks: str, distributions: Mapping[str, str]) -> MissingName:
