@@ -14,7 +14,7 @@ from envcheck.logs.events import FailureForm, Raised, without_wrapper
 
 _NAME = (
     r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*?(?:Error|Exception|Interrupt|Timeout|Expired|Refused|Failure|Died|NotFound|Invalid"
-    r"|ExceptionGroup|OutOfResources)"
+    r"|ExceptionGroup|OutOfResources|ProcessPool)"
     r"|(?:[A-Za-z_]\w*\.)+(?:exc|exceptions|errors)\.[A-Z]\w+"
 )
 _MARKUP = re.compile(r"(?:[#>*`'\"|│❌✗\s]|E {3}|-\s|【[^】]*】|\[\w{1,12}\]:? ?){0,12}")
