@@ -46,9 +46,9 @@ completed from the code that raises the message. Its six wrong answers: three to
 causes for one of them, one took a folder of the user's for the installed package of that name, one named the
 place that sets an attribute for the place that lacks it, and one a line of the user's for the raising one.
 
-Sample 15 is a small one that was drawn after the mendings of sample 14, mostly from threads about releases that
-do not go together, and run once. Its three wrong answers: a broken installation was taken for a release, a file
-of a package's name for the package, and a fork's copy of a library for the user's own code.
+Sample 15 is a small one that was drawn after the mendings of sample 14, mostly from threads about releases
+that do not go together, and run once. Its three wrong answers: a broken installation was taken for a release,
+a file of a package's name for the package, and a fork's copy of a library for the user's own code.
 """
 
 from __future__ import annotations

@@ -139,6 +139,8 @@ def _on_attribute(missing: MissingAttribute, asks: str) -> LibraryAnswer | None:
     if derived or beside:  # then an object of one of these classes is meant, not one that was changed later
         places = tuple(place for place in places if place.own)
     places = _without_later_ones(_by_those_who_ask(places, missing.name, asks))
+    if found:  # then another release is meant, not a place from which a package sets it in some cases
+        places = tuple(place for place in places if place.own)
     if not (found or places or derived or beside):
         return None
     return LibraryAnswer(members=_libraries_first(found), places=places, derived=derived, classes=beside)

@@ -24,7 +24,7 @@ _NAME_OF_MODULE = re.compile(
 _ATTRIBUTE = re.compile(
     r"(?P<half>partially )?(?:initialized )?module '(?P<module>[\w.]+)' has no attribute '(?P<name>\w+)'"
 )
-_MODULE = re.compile(r"[Nn]o module named '?(?P<module>[\w.]+)'?(?P<inside>; '[\w.]+' is not a package)?")
+_MODULE = re.compile(r"[Nn]o module named '?(?P<module>[\w.]+)'?(?P<file>; '\w+' is not a package)?")
 _ARGUMENT = re.compile(r"(?P<module>[\w.]+)\(\) got an unexpected keyword argument '(?P<name>\w+)'")
 
 
@@ -89,6 +89,8 @@ def missing_name(event: Event, tables: Mapping[str, Sequence[Mapping[str, Any]]]
             ("argument", _ARGUMENT),
         ):
             if found := pattern.search(raised.message):
+                if found.groupdict().get("file"):
+                    return None  # a file of that name was imported, which says nothing of the package
                 if kind == "argument" and raised.place and raised.place.file.endswith(_DISPATCHERS):
                     asks = ""  # it only hands on what another function passed
                 if _is_beside_installed(raised.place, raised.message):

@@ -317,6 +317,9 @@ def _refused_lines(explanation: Explanation) -> Iterator[str]:
 
 
 _OF_INSTALLERS = frozenset({"version", "unknown", "open"})
+_INSTALLS = re.compile(
+    r"(?i)\b(?:pip|uv|poetry|conda|mamba|resolv\w+|depends on|incompatible|but you have)\b"
+)
 """Kinds of failures in whose text sentences such as `a requires b` name requirements that may clash."""
 
 
@@ -330,7 +333,7 @@ def _form(cause: Cause, explanation: Explanation) -> Iterator[str]:
         return
     if form.means:
         yield f"    means   {form.means}"
-    if form.kind in _OF_INSTALLERS:
+    if form.kind in _OF_INSTALLERS and _INSTALLS.search(cause.event.text):
         for requirement in clashing_requirements(cause.event.text)[:_LISTED]:
             yield f"    clash   {requirement}"
     if form.advice and not explanation.refused:
@@ -406,8 +409,8 @@ def _advice_on_module(answer: MissingAnswer) -> str:
 
 
 def _of_itself(missing: MissingName) -> bool:
-    """Return whether a package asks itself for a name, so that files of two of its releases are in use."""
-    return bool(missing.asks) and missing.asks == missing.lacks and missing.kind == "name"
+    """Return whether a package asks itself for what it lacks: files of two of its releases are in use."""
+    return bool(missing.asks) and missing.asks == missing.lacks and missing.kind in ("name", "module")
 
 
 def _missing_sentence(answer: MissingAnswer, explanation: Explanation) -> str:

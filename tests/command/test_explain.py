@@ -1457,3 +1457,41 @@ def test_a_message_that_begins_like_a_description_is_a_failure_too(
     text: str, code: int, tmp_path: Path
 ) -> None:
     assert told_of(text, tmp_path).code == code
+
+
+def test_a_package_that_asks_itself_for_a_module_is_installed_anew(tmp_path: Path) -> None:
+    file = "/e/lib/python3.10/site-packages/bitsandbytes/cuda_setup/main.py"
+    said = "ModuleNotFoundError: No module named 'bitsandbytes.cuda_setup.paths'\n"
+
+    out = told_of(f"{_TRACEBACK.format(file, 'from .paths import x')}{said}", tmp_path).out
+
+    assert "uninstall bitsandbytes until pip finds none, and install it again" in out
+    assert "in a release that has it" not in out
+
+
+def test_a_file_in_the_place_of_a_package_is_no_release_of_it(tmp_path: Path) -> None:
+    out = told_of("ModuleNotFoundError: No module named 'vllm.lora'; 'vllm' is not a package\n", tmp_path).out
+
+    assert "    means   what is imported under the name in the message is a single file" in out
+    assert "release of vllm" not in out
+
+
+def test_a_message_that_begins_on_the_next_line_is_read(tmp_path: Path) -> None:
+    said = "ImportError: \nFluxPipeline requires the transformers library but it was not found in your environment.\n"
+
+    ran = told_of(said, tmp_path)
+
+    assert ran.code == 1
+    assert ran.out.startswith("Failed: ImportError: FluxPipeline requires the transformers library")
+    assert "    clash " not in ran.out
+
+
+def test_a_copy_of_a_library_in_a_project_is_not_the_users_own_code(tmp_path: Path) -> None:
+    source = "assert len(batch) > 0, f'{batch=}'"
+    said = "AssertionError: batch=[]\n"
+
+    copied = told_of(f"{_TRACEBACK.format('/work/verl/trainer/ppo/ray_trainer.py', source)}{said}", tmp_path)
+    own = told_of(f"{_TRACEBACK.format('/work/verl/ray_trainer.py', source)}{said}", tmp_path)
+
+    assert "a line of your own code" not in copied.out
+    assert "a line of your own code" in own.out
