@@ -67,7 +67,9 @@ _RAISED: Mapping[str, tuple[str, ...]] = {
     "datasets": (
         *("datasets/builder", "datasets/load", "datasets/arrow_dataset", "datasets/packaged_modules/"),
         *("datasets/table", "datasets/data_files", "datasets/features/features", "datasets/splits"),
-        *("datasets/iterable_dataset", "datasets/dataset_dict", "datasets/combine", "datasets/arrow_writer"),
+        *("datasets/iterable_dataset", "datasets/dataset_dict", "datasets/combine", "datasets/arrow_"),
+        *("datasets/formatting/", "datasets/fingerprint", "datasets/info", "datasets/download/"),
+        *("datasets/features/", "datasets/utils/info", "datasets/utils/py_utils", "datasets/distributed"),
     ),
     "deepspeed": (
         *("deepspeed/__init__", "deepspeed/runtime/config", "deepspeed/runtime/engine", "deepspeed/utils/"),
@@ -76,18 +78,41 @@ _RAISED: Mapping[str, tuple[str, ...]] = {
         *("deepspeed/runtime/sequence", "deepspeed/runtime/fp16/", "deepspeed/runtime/base_optimizer"),
         *("deepspeed/checkpoint/", "deepspeed/module_inject/auto_tp", "deepspeed/runtime/activation"),
     ),
-    "huggingface-hub": ("huggingface_hub/file_download", "huggingface_hub/utils/", "huggingface_hub/_snap"),
-    "liger-kernel": ("liger_kernel/transformers/monkey_patch", "liger_kernel/transformers/auto_model"),
+    "evaluate": ("evaluate/loading", "evaluate/module"),
+    "flash-attn": ("flash_attn/",),
+    "huggingface-hub": (
+        *("huggingface_hub/file_download", "huggingface_hub/utils/", "huggingface_hub/_snap"),
+        *("huggingface_hub/_login", "huggingface_hub/hf_api", "huggingface_hub/_commit_api"),
+    ),
+    "kernels": ("kernels/",),
+    "lightning": ("lightning/pytorch/", "lightning/fabric/"),
+    "liger-kernel": ("liger_kernel/",),
     "llamafactory": ("llamafactory/",),
+    "megatron-core": (
+        *("megatron/core/transformer/transformer_config", "megatron/core/parallel_state"),
+        *(
+            "megatron/core/model_parallel_config",
+            "megatron/core/num_microbatches",
+            "megatron/core/datasets/gpt",
+        ),
+        *("megatron/core/dist_checkpointing/validation", "megatron/core/dist_checkpointing/serialization"),
+        *("megatron/core/optimizer/__init__", "megatron/core/optimizer/distrib_optimizer"),
+    ),
+    "modelscope": ("modelscope/hub/",),
     "ms-swift": (
-        *("swift/llm/argument/", "swift/llm/train/", "swift/trainers/", "swift/llm/template/base"),
+        *("swift/llm/argument/", "swift/llm/train/", "swift/trainers/", "swift/llm/template/"),
         *("swift/llm/model/register", "swift/llm/model/utils", "swift/llm/dataset/", "swift/arguments/"),
-        *("swift/template/base", "swift/model/register", "swift/dataset/", "swift/rlhf_trainers/"),
+        *("swift/template/", "swift/model/", "swift/dataset/", "swift/rlhf_trainers/", "swift/megatron/"),
         *("swift/tuners/", "swift/utils/", "swift/pipelines/train/", "swift/llm/base"),
     ),
     "openrlhf": ("openrlhf/",),
     "peft": ("peft/",),
-    "sentence-transformers": ("sentence_transformers/trainer", "sentence_transformers/training_args"),
+    "ray": (
+        *("ray/train/torch/", "ray/train/huggingface/", "ray/train/_internal/", "ray/train/base_trainer"),
+        *("ray/train/data_parallel", "ray/train/v2/api/", "ray/air/config", "ray/_private/worker"),
+        *("ray/_private/services", "ray/util/placement"),
+    ),
+    "sentence-transformers": ("sentence_transformers/",),
     "torch": (
         *("torch/distributed/fsdp/", "torch/distributed/distributed_c10d", "torch/distributed/rendezvous"),
         *("torch/distributed/_composable/", "torch/distributed/checkpoint/", "torch/distributed/utils"),
@@ -98,6 +123,7 @@ _RAISED: Mapping[str, tuple[str, ...]] = {
         *("torch/nn/modules/module", "torch/nn/functional", "torch/nn/utils/", "torch/multiprocessing/"),
         *("torch/autograd/", "torch/_tensor", "torch/nn/attention/", "torch/nn/modules/sparse"),
     ),
+    "torchtune": ("torchtune/",),
     "transformers": (
         *("transformers/trainer", "transformers/training_args", "transformers/modeling_utils"),
         *("transformers/configuration_utils", "transformers/integrations/", "transformers/quantizers/"),
@@ -108,14 +134,35 @@ _RAISED: Mapping[str, tuple[str, ...]] = {
         *("transformers/generation/utils", "transformers/hf_argparser", "transformers/models/auto/"),
         *("transformers/core_model_loading", "transformers/conversion", "transformers/dynamic_module"),
         *("transformers/deepspeed", "transformers/convert_slow", "transformers/loss/"),
+        *("transformers/feature_extraction", "transformers/image_processing", "transformers/image_utils"),
+        *(
+            "transformers/video_",
+            "transformers/audio_utils",
+            "transformers/trainer_",
+            "transformers/modeling_",
+        ),
+        *("transformers/modelcard", "transformers/activations", "transformers/models/"),
     ),
-    "trl": ("trl/trainer/", "trl/data_utils", "trl/models/", "trl/extras/", "trl/scripts/", "trl/import"),
-    "unsloth": ("unsloth/models/", "unsloth/trainer", "unsloth/__init__", "unsloth/_gpu_init"),
+    "trl": (
+        *("trl/trainer/", "trl/data_utils", "trl/models/", "trl/extras/", "trl/scripts/", "trl/import"),
+        *("trl/experimental/", "trl/generation/", "trl/chat_template"),
+    ),
+    "unsloth": (
+        *("unsloth/models/", "unsloth/trainer", "unsloth/__init__", "unsloth/_gpu_init", "unsloth/save"),
+        *("unsloth/chat_templates", "unsloth/tokenizer_utils", "unsloth/dataprep/", "unsloth/import_fixes"),
+        *("unsloth/kernels/", "unsloth/device_type", "unsloth/utils/"),
+    ),
     "unsloth-zoo": (
         *("unsloth_zoo/compiler", "unsloth_zoo/vllm_utils", "unsloth_zoo/rl_", "unsloth_zoo/training_utils"),
         *("unsloth_zoo/patching_utils", "unsloth_zoo/saving_utils", "unsloth_zoo/tokenizer_utils"),
         *("unsloth_zoo/dataset_utils", "unsloth_zoo/vision_utils", "unsloth_zoo/peft_utils"),
-        *("unsloth_zoo/loss_utils", "unsloth_zoo/device_type", "unsloth_zoo/__init__"),
+        *(
+            "unsloth_zoo/loss_utils",
+            "unsloth_zoo/device_type",
+            "unsloth_zoo/__init__",
+            "unsloth_zoo/llama_cpp",
+        ),
+        *("unsloth_zoo/gradient_checkpointing", "unsloth_zoo/utils", "unsloth_zoo/hf_utils"),
     ),
     "verl": (
         *("verl/trainer/", "verl/workers/fsdp", "verl/workers/config/", "verl/workers/actor/"),
@@ -134,14 +181,31 @@ _RAISED: Mapping[str, tuple[str, ...]] = {
             "vllm/sampling_params",
             "vllm/entrypoints/llm",
         ),
+        *("vllm/model_executor/model_loader/", "vllm/model_executor/models/registry", "vllm/multimodal/"),
+        *(
+            "vllm/model_executor/models/utils",
+            "vllm/v1/worker/",
+            "vllm/v1/core/",
+            "vllm/distributed/parallel",
+        ),
+        *("vllm/attention/selector", "vllm/device_allocator/", "vllm/entrypoints/openai/cli", "vllm/utils"),
+        *("vllm/distributed/utils", "vllm/model_executor/layers/quantization/base", "vllm/usage/"),
     ),
+    "wandb": ("wandb/sdk/wandb_init", "wandb/sdk/wandb_login", "wandb/sdk/wandb_settings", "wandb/sdk/lib/"),
+    "xformers": ("xformers/ops/",),
 }
 """Beginnings of the paths whose messages are kept, by package: what loads, trains and saves."""
 
 _UNRAISED = (
     *("transformers/utils/dummy", "transformers/utils/sentencepiece", "transformers/trainer_tf"),
     *("transformers/training_args_tf", "transformers/modeling_utils_tf", "transformers/generation/utils_tf"),
-    *("deepspeed/utils/comms", "trl/experimental", "huggingface_hub/utils/_git"),
+    *(
+        "deepspeed/utils/comms",
+        "huggingface_hub/utils/_git",
+        "transformers/modeling_tf",
+        "unsloth/models/diffus",
+    ),
+    *("transformers/modeling_flax", "transformers/image_transforms", "unsloth/kernels/moe"),
 )
 
 _UNKEPT = (

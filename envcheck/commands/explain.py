@@ -39,12 +39,13 @@ from envcheck.knowledge import log_signatures
 from envcheck.knowledge.log_signatures import Signature
 from envcheck.knowledge.names import release_has
 from envcheck.logs import diagnosis as log_diagnosis
-from envcheck.logs import environment, missing_names, refused_values
+from envcheck.logs import environment, library_questions, missing_names, refused_values
 from envcheck.logs import scanner as log_scanner
 from envcheck.logs.diagnosis import Cause, Diagnosis, EnvironmentMatch
 from envcheck.logs.events import Event, Log
 from envcheck.logs.line_format import LogPatterns, log_patterns, plain
 from envcheck.logs.missing_names import MissingName
+from envcheck.reports import code_conditions
 from envcheck.reports.explanation import Explanation, MissingAnswer, RefusedAnswer
 from envcheck.rules import conditional, derive
 
@@ -148,6 +149,10 @@ def explain_chunks(
         library = library_answers.answer(diagnosis.cause, known.tree["tables"], text.head)
         if library is not None:
             diagnosis = diagnosis._replace(cause=library_answers.with_kind(diagnosis.cause, library))
+    if diagnosis.cause is not None and library is None:
+        cause = _with_kind_of_settings(diagnosis.cause)
+        replaced = replaced if cause.kind != "setting" else ()
+        diagnosis = diagnosis._replace(cause=cause)
     diagnosis, probable = _with_probable(diagnosis, report, known)
     here = {
         match.signature.case: _match_here(known.matrix.rule(match.signature.rule), report)
@@ -316,6 +321,21 @@ def _with_kind(cause: Cause, missing: MissingAnswer) -> Cause:
     if _may_be_another_module(name) and not known_to_differ:
         return cause._replace(kind="unknown")
     return cause._replace(kind="version") if between_packages or known_to_differ else cause
+
+
+def _with_kind_of_settings(cause: Cause) -> Cause:
+    """Return the cause; if a setting is None where it is used, or an `assert` compares settings, say so."""
+    if cause.match is not None or cause.kind not in ("unknown", "code", "check"):
+        return cause
+    means = cause.event.form is not None and cause.event.form.means
+    condition = f"unless {library_questions.asserted(cause.event)}"
+    function = cause.place.name if cause.place else ""
+    compared = code_conditions.settings_of_assertion(condition, function)
+    return (
+        cause
+        if means or not (compared or library_questions.setting_that_is_none(cause.event))
+        else cause._replace(kind="setting")
+    )
 
 
 def _may_be_another_module(missing: MissingName) -> bool:

@@ -8,6 +8,7 @@ releases pass a keyword.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -45,15 +46,20 @@ def answer(
         refused = library_questions.refused_call(cause.event) if cause.match.signature.ambiguous else None
         return _on_call(refused, missing_names.packages_in(cause.event, distributions)) if refused else None
     if attribute := library_questions.missing_attribute(cause.event):
-        return _on_attribute(attribute, missing_names.package_of(attribute.place, distributions))
+        found = _on_attribute(attribute, missing_names.package_of(attribute.place, distributions))
+        return found if found is None or found.members or not _means(cause) else None
     if name := library_questions.undefined_name(cause.event):
         return _on_name(name, distributions)
     if call := library_questions.refused_call(cause.event):
         found = _on_call(call, missing_names.packages_in(cause.event, distributions))
-        means = cause.event.form is not None and cause.event.form.means
-        return found if found is None or found.members or not means else None  # the message says why itself
+        return found if found is None or found.members or not _means(cause) else None
     named = missing_names.packages_named(f"{cause.event.text}\n{log_text}", distributions)
     return _on_messages(cause, distributions, named)
+
+
+def _means(cause: Cause) -> bool:
+    """Return whether the message says why itself, which outweighs where its words stand in a library."""
+    return cause.event.form is not None and bool(cause.event.form.means)
 
 
 def replaced_method(cause: Cause) -> tuple[Membership, ...]:
@@ -124,7 +130,7 @@ def _on_attribute(missing: MissingAttribute, asks: str) -> LibraryAnswer | None:
     places = tuple(
         place
         for place in given.places_that_set(given_texts, classes, missing.name)
-        if f"self.{missing.name}" not in place.condition
+        if not re.search(rf"\b{re.escape(missing.name)}\b", place.condition)
     )
     beside = given.classes_with(given_texts, missing.owner, missing.name) if missing.owner else ()
     derived = members.derived_classes_with(texts, missing.owner, missing.name) if missing.owner else ()
@@ -132,10 +138,21 @@ def _on_attribute(missing: MissingAttribute, asks: str) -> LibraryAnswer | None:
     beside = tuple(each for each in beside if each.name not in known)
     if derived or beside:  # then an object of one of these classes is meant, not one that was changed later
         places = tuple(place for place in places if place.own)
-    places = _by_those_who_ask(places, missing.name, asks)
+    places = _without_later_ones(_by_those_who_ask(places, missing.name, asks))
+    if found:  # then another release is meant, not a place from which a package sets it in some cases
+        places = tuple(place for place in places if place.own)
     if not (found or places or derived or beside):
         return None
     return LibraryAnswer(members=_libraries_first(found), places=places, derived=derived, classes=beside)
+
+
+def _without_later_ones(places: tuple[SetAttribute, ...]) -> tuple[SetAttribute, ...]:
+    """Return the places without those that set anew, under a condition, what another sets from outside.
+
+    An object whose attribute is set from outside gets it in the place that has no condition.
+    """
+    first = {(place.package, place.own) for place in places if not place.condition and not place.own}
+    return tuple(place for place in places if not place.condition or (place.package, place.own) not in first)
 
 
 _TELLING = 8
@@ -185,8 +202,9 @@ def _on_messages(
 ) -> LibraryAnswer | None:
     """Return the places that raise the message of an exception.
 
-    A library whose file is the innermost frame is asked alone; the others only if it has no answer. Of those,
-    the `named` ones outweigh the rest.
+    A library whose file is the innermost frame is asked first; if it does not raise the message, and its line
+    does not either, the log leaves out the frames below, and the other libraries are asked. Of those, the
+    `named` ones outweigh the rest.
     """
     for text in library_questions.raised_texts(cause.event):
         package = missing_names.package_of(text.place, distributions)
@@ -194,6 +212,8 @@ def _on_messages(
         texts = {package: of_package} if of_package else texts_in("raised")
         place = text.place.file.replace("\\", "/") if text.place else ""
         rows = raised.find_raised(texts, text.exception, text.message, place)
+        if of_package and not rows and not text.shown:
+            rows = raised.find_raised(texts_in("raised"), text.exception, text.message)
         if rows:
             of_log = tuple(found for found in rows if found.row.package in named)
             return LibraryAnswer(raises=of_log or rows)

@@ -30,7 +30,18 @@ _UNDEFINED = re.compile(r"(?:free variable|name) '(?P<name>\w+)' is not defined"
 _NONE = re.compile(
     r"'NoneType' object (?:has no attribute '(?P<name>\w+)'|is not (?P<not>subscriptable|iterable|callable))"
     r"|cannot unpack non-iterable (?P<unpacked>NoneType) object"
+    r"|object of type '(?P<measured>NoneType)' has no len\(\)"
+    r"|(?:\S{1,80} )?argument after \*\*? must be (?:a mapping|an iterable), not (?P<starred>NoneType)"
+    r"|(?:unsupported operand type\(s\) for (?P<operator>\S{1,3}): "
+    r"|'(?P<compared>[<>]=?)' not supported between instances of )"
+    r"'(?P<left>\w+)' and '(?P<right>\w+)'"
 )
+_WALKED = (
+    r"\bin {0}(?=[:\])]|$)",
+    r"\.(?:update|extend|join|union)\({0}\)",
+    r"(?<![\w.])(?:list|set|tuple|sorted|enumerate|iter|dict|any|all|sum|max|min)\({0}\)",
+)
+"""Where a line of code goes through the items of an expression."""
 _EXPRESSION = r"([A-Za-z_][\w.]*(?:\[[^\[\]]{1,40}\])?)"
 
 _PYTHONS_OWN = frozenset(
@@ -41,11 +52,15 @@ _PYTHONS_OWN = frozenset(
 
 
 class RaisedText(NamedTuple):
-    """Class and message of an exception, and the innermost frame if it is known."""
+    """Class and message of an exception, and the innermost frame if it is known.
+
+    `shown` says that the line of that frame raises it, so that no code below it was left out of the log.
+    """
 
     exception: str
     message: str
     place: Frame | None
+    shown: bool = False
 
 
 class MissingAttribute(NamedTuple):
@@ -86,7 +101,9 @@ def raised_texts(event: Event) -> tuple[RaisedText, ...]:
 def _raised_text(raised: Raised) -> RaisedText:
     if raised.name.endswith("ValidationError") and (found := _VALIDATED.search(raised.message)):
         return RaisedText(_VALIDATED_AS[found["word"]], found["message"], None)
-    return RaisedText(raised.name, raised.message, raised.place)
+    return RaisedText(
+        raised.name, raised.message, raised.place, raised.source.startswith(("raise ", "assert "))
+    )
 
 
 def missing_attribute(event: Event) -> MissingAttribute | None:
@@ -130,8 +147,45 @@ def expression_that_is_none(event: Event) -> str:
         elif found["not"] == "subscriptable":
             shown = [raised.marked] if raised.marked else re.findall(rf"{_EXPRESSION}\[", raised.source)
         elif found["not"] == "iterable":
-            shown = re.findall(rf"\bin {_EXPRESSION}(?=[:\])]|$)", raised.source)
+            shown = [one for form in _WALKED for one in re.findall(form.format(_EXPRESSION), raised.source)]
+        elif found["measured"]:
+            shown = re.findall(rf"\blen\({_EXPRESSION}\)", raised.source)
+        elif found["starred"]:
+            shown = re.findall(rf"\*\*?{_EXPRESSION}(?=[,)]|$)", raised.source)
+        elif found["operator"] or found["compared"]:
+            shown = _operand_that_is_none(found, raised.source)
         else:
             shown = [raised.marked] if raised.marked else re.findall(rf"{_EXPRESSION}\(", raised.source)
         return shown[0] if len({*shown}) == 1 else ""
     return ""
+
+
+def _operand_that_is_none(found: re.Match[str], source: str) -> list[str]:
+    """Return the operand that a message calls NoneType, if the line has its operator once."""
+    operator = rf"(?<![*/<>=!+-]){re.escape(found['operator'] or found['compared'])}(?![*/=<>])"
+    sides = re.search(rf"(?:{_EXPRESSION}|[\w.)\]]) ?{operator} ?(?:{_EXPRESSION}|\S)", source)
+    both = found["left"] == found["right"]
+    if sides is None or both or len(re.findall(operator, source)) != 1:
+        return []
+    shown = sides[1] if found["left"] == "NoneType" else sides[2]
+    return [shown] if shown and "NoneType" in (found["left"], found["right"]) else []
+
+
+_OF_SETTINGS = re.compile(
+    r"(?:self\.)?(?:\w*(?:args|arguments|config|cfg|conf|hparams))\.(?P<name>[a-z_]\w*(?:\.[a-z_]\w*)*)$"
+)
+"""An attribute of an object that holds settings: `self.args.generation_kwargs`."""
+
+
+def setting_that_is_none(event: Event) -> str:
+    """Return the name of the setting whose value is None where one is needed; empty if none is shown."""
+    found = _OF_SETTINGS.match(expression_that_is_none(event))
+    return found["name"] if found else ""
+
+
+def asserted(event: Event) -> str:
+    """Return the condition of an `assert` without a message that failed first; empty if there is none."""
+    first = event.exceptions[0] if event.exceptions else None
+    if first is None or not first.message.startswith("assert "):
+        return ""
+    return first.message.removeprefix("assert ").strip()

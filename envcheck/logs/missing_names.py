@@ -24,7 +24,7 @@ _NAME_OF_MODULE = re.compile(
 _ATTRIBUTE = re.compile(
     r"(?P<half>partially )?(?:initialized )?module '(?P<module>[\w.]+)' has no attribute '(?P<name>\w+)'"
 )
-_MODULE = re.compile(r"[Nn]o module named '?(?P<module>[\w.]+)'?(?P<inside>; '[\w.]+' is not a package)?")
+_MODULE = re.compile(r"[Nn]o module named '?(?P<module>[\w.]+)'?(?P<file>; '\w+' is not a package)?")
 _ARGUMENT = re.compile(r"(?P<module>[\w.]+)\(\) got an unexpected keyword argument '(?P<name>\w+)'")
 
 
@@ -89,12 +89,35 @@ def missing_name(event: Event, tables: Mapping[str, Sequence[Mapping[str, Any]]]
             ("argument", _ARGUMENT),
         ):
             if found := pattern.search(raised.message):
+                if found.groupdict().get("file"):
+                    return None  # a file of that name was imported, which says nothing of the package
                 if kind == "argument" and raised.place and raised.place.file.endswith(_DISPATCHERS):
                     asks = ""  # it only hands on what another function passed
-                own = not asks and not lazily and own_code(raised.place)
+                if _is_beside_installed(raised.place, raised.message):
+                    asks = ""
+                own = not asks and not lazily and (own_code(raised.place) or _is_checkout(raised.place))
                 missing = _missing(kind, found, asks, distributions)
                 return missing._replace(own=own, attribute=pattern is _ATTRIBUTE)
     return None
+
+
+_INSTALLED = re.compile(r"\((?P<folder>[^()\n]{1,1000}(?:site|dist)-packages/)(?P<root>\w+)[/.]")
+
+
+def _is_beside_installed(place: Frame | None, message: str) -> bool:
+    """Return whether a frame is in a folder with the name of a package that is installed elsewhere.
+
+    A message names the file that lacks the name: if that one is installed, a checkout is not what runs.
+    """
+    found = _INSTALLED.search(message.replace("\\", "/"))
+    if found is None or place is None:
+        return False
+    file = place.file.replace("\\", "/")
+    return checked_out(file) == found["root"] and not any(folder in file for folder in _FOLDERS)
+
+
+def _is_checkout(place: Frame | None) -> bool:
+    return place is not None and bool(checked_out(place.file.replace("\\", "/")))
 
 
 def _missing(kind: str, found: re.Match[str], asks: str, distributions: Mapping[str, str]) -> MissingName:

@@ -14,7 +14,7 @@ from envcheck.logs.events import FailureForm, Raised, without_wrapper
 
 _NAME = (
     r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*?(?:Error|Exception|Interrupt|Timeout|Expired|Refused|Failure|Died|NotFound|Invalid"
-    r"|ExceptionGroup|OutOfResources)"
+    r"|ExceptionGroup|OutOfResources|ProcessPool)"
     r"|(?:[A-Za-z_]\w*\.)+(?:exc|exceptions|errors)\.[A-Z]\w+"
 )
 _MARKUP = re.compile(r"(?:[#>*`'\"|│❌✗\s]|E {3}|-\s|【[^】]*】|\[\w{1,12}\]:? ?){0,12}")
@@ -36,6 +36,9 @@ _QUOTES = re.compile(rf"(?:.{{0,60}}raised:\s*)?({_NAME}): (.*)", re.DOTALL)
 
 _CONDITION = re.compile(r"(?:[Ii]f|[Ww]hen|[Rr]aised|Occurs)\b|$")
 """How the description of an exception in a docstring begins."""
+
+_TO_THE_USER = re.compile(r"[`'\"\d]|\byour?\b")
+"""What a message that begins like a description has, and a line of documentation seldom."""
 
 _FRAME = re.compile(
     r'(?m)^(?:.{0,200}?\bFile "?([^"\n,]{1,1000}?)(?:", line \d+|:\d+, in )|(<\w+>|/\S{1,1000}) in \S)'
@@ -149,6 +152,11 @@ class StatementPatterns:
         bare = text[_MARKUP.match(text).end() :]  # type: ignore[union-attr] # it matches the empty text
         if found := _exception_in(bare):
             return Statement(FailureForm(), (found,))
+        described = _EXCEPTION.match(text)
+        if described and described[2] != "%s" and _TO_THE_USER.search(described[2]):
+            return Statement(
+                FailureForm(aside=True), (Raised(described[1], described[2][:_MAX_MESSAGE], None),)
+            )
         for candidate in (bare, text.lstrip()):
             if self._any.match(candidate):
                 return self._of_form(candidate)

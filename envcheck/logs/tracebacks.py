@@ -330,13 +330,21 @@ def source_above(texts: Sequence[str]) -> tuple[str, str]:
     return (above.strip(), "") if framed and not _FRAME.match(above) else ("", "")
 
 
+_OF_MISSING_LIBRARY = re.compile(r"\w+ requires the .{1,60} library but it was not found")
 _OF_NCCL = re.compile(r"NCCL [Ee]rror in: ")
 _RESULT_OF_NCCL = re.compile(r"nccl[A-Z]\w+: |Last error:")
 
 
 def goes_on(raised: Raised, text: str) -> bool:
-    """Return whether the next line belongs to a message: a bracket is open, or NCCL says what failed."""
+    """Return whether the next line belongs to a message.
+
+    A bracket is open, NCCL says what failed, or transformers and diffusers name a library that is missing.
+    """
     message = raised.message
+    if not message:
+        return _OF_MISSING_LIBRARY.match(text) is not None
+    if _OF_MISSING_LIBRARY.match(message) and not message.endswith((".", "`")):
+        return True
     if message.count("(") > message.count(")"):
         return message.endswith("(") or text[:1] in (" ", ")", "\t")
     return bool(_OF_NCCL.match(message)) and bool(_RESULT_OF_NCCL.match(text) or message.endswith(":"))

@@ -125,3 +125,12 @@ def settings(condition: str, function: str) -> tuple[str, ...]:
     if _OF_CONFIGURATION.search(function):
         names += [found["name"] for found in _OWN.finditer(code) if not _SETTING.match(found[0])]
     return tuple(dict.fromkeys(name for name in names if not _NO_SETTING.match(name)))
+
+
+_NOT_CONFIGURED = re.compile(r"(?<![\w.])(?:data|values)(?=[.\[])")
+"""Objects that hold settings in the validators of some libraries only."""
+
+
+def settings_of_assertion(condition: str, function: str) -> tuple[str, ...]:
+    """Return the settings that an `assert` in any code reads."""
+    return settings(_NOT_CONFIGURED.sub("it", condition), function)

@@ -20,9 +20,10 @@ from envcheck.logs.clashes import clashing_requirements
 from envcheck.logs.diagnosis import Cause, Diagnosis, EnvironmentMatch, Match, checked_out, own_code
 from envcheck.logs.environment import Platform
 from envcheck.logs.events import Frame, Log, without_wrapper
-from envcheck.logs.library_questions import expression_that_is_none
+from envcheck.logs.library_questions import asserted, expression_that_is_none, setting_that_is_none
 from envcheck.logs.missing_names import PYTHON, MissingName
 from envcheck.logs.refused_values import RefusedValue
+from envcheck.reports import code_conditions
 from envcheck.reports.formats.json import diagnostic_tree
 from envcheck.reports.library_answer import LibraryAnswer, library_lines, library_tree
 from envcheck.reports.phrases import diagnostic_line, fix_commands, fix_text
@@ -218,8 +219,9 @@ def _cause(cause: Cause, explanation: Explanation, *, in_full: bool) -> Iterator
         yield f"    again   {cause.event.times} times, last in line {cause.event.again}"
     yield f"    kind    {_kind(cause)}"
     yield from _replaced_lines(explanation.replaced)
-    if none := expression_that_is_none(cause.event):
-        yield f"    None is {none}"
+    yield from _none_lines(cause)
+    if explanation.library is None:
+        yield from _assertion_lines(cause)
     yield from _refused_lines(explanation)
     yield from _form(cause, explanation)
     yield from _missing_lines(explanation)
@@ -242,7 +244,7 @@ def _resembling_or_general(cause: Cause, explanation: Explanation) -> Iterator[s
         return
     if explanation.diagnosis.partial:
         yield from _resembling(explanation)
-    if not (explanation.probable or explanation.replaced):
+    if not (explanation.probable or explanation.replaced or cause.kind == "setting"):
         yield from _general_lines(cause)
 
 
@@ -251,6 +253,29 @@ def _general_lines(cause: Cause) -> Iterator[str]:
     if cause.event.general is not None:
         yield f"    general {cause.event.general.means}"
         yield f"    advice  {cause.event.general.advice}"
+
+
+def _none_lines(cause: Cause) -> Iterator[str]:
+    """Yield which expression is None, and what to do if it is a setting that has no value."""
+    if none := expression_that_is_none(cause.event):
+        yield f"    None is {none}"
+    if cause.kind == "setting" and (setting := setting_that_is_none(cause.event)):
+        meant = "set it (an empty list or dictionary, if that is meant)"
+        yield (
+            f"    advice  {setting} has no value here: {meant}; where the documentation says that it may be "
+            "left out, a newer release of the code may allow that"
+        )
+
+
+def _assertion_lines(cause: Cause) -> Iterator[str]:
+    """Yield what an `assert` that the log shows found, and the settings that it depends on."""
+    condition = f"unless {asserted(cause.event)}"
+    settings = code_conditions.settings_of_assertion(condition, cause.place.name if cause.place else "")
+    if cause.match is not None or not settings:
+        return
+    yield f"    when    {code_conditions.in_words(condition)}"
+    change = "one of them" if settings[1:] else "it"
+    yield f"    advice  this depends on {', '.join(settings)}: change {change}"
 
 
 def _replaced_lines(replaced: Sequence[Membership]) -> Iterator[str]:
@@ -292,6 +317,9 @@ def _refused_lines(explanation: Explanation) -> Iterator[str]:
 
 
 _OF_INSTALLERS = frozenset({"version", "unknown", "open"})
+_INSTALLS = re.compile(
+    r"(?i)\b(?:pip|uv|poetry|conda|mamba|resolv\w+|depends on|incompatible|but you have)\b"
+)
 """Kinds of failures in whose text sentences such as `a requires b` name requirements that may clash."""
 
 
@@ -305,7 +333,7 @@ def _form(cause: Cause, explanation: Explanation) -> Iterator[str]:
         return
     if form.means:
         yield f"    means   {form.means}"
-    if form.kind in _OF_INSTALLERS:
+    if form.kind in _OF_INSTALLERS and _INSTALLS.search(cause.event.text):
         for requirement in clashing_requirements(cause.event.text)[:_LISTED]:
             yield f"    clash   {requirement}"
     if form.advice and not explanation.refused:
@@ -329,10 +357,26 @@ def _missing_lines(explanation: Explanation) -> Iterator[str]:
     if missing.kind == "module" and not missing.installed and answer.is_known:
         into = "into the environment that runs, with its own python -m pip"
         yield f"    advice  install {missing.lacks} {into}"
+    elif (
+        missing.kind == "module" and not missing.installed and cause.place and _BUILT.search(cause.place.file)
+    ):
+        first = f"install {missing.lacks} first (python -m pip install {missing.lacks})"
+        yield f"    advice  {first}: without build isolation, a package is built with what is installed"
     means = cause.event.form and cause.event.form.means
     known = (answer.ranges and not answer.has_it and not _of_itself(missing)) or means
     if missing.installed and missing.kind != "argument" and not (missing.half or known):
         yield f"    advice  {_advice_on_module(answer)}"
+    elif (
+        cause.kind == "version"
+        and answer.ranges
+        and not (missing.half or means or missing.kind == "argument")
+    ):
+        fitting = f"{missing.asks} in one that fits" if missing.asks else "code that was written for"
+        yield f"    advice  install {missing.lacks} in a release that has it, or {fitting} the installed one"
+
+
+_BUILT = re.compile(r"[/\\](?:pip-install-|pip-req-build-|sdists-v\d)")
+"""Part of the path of a package that pip or uv builds from its source."""
 
 
 def _advice_on_module(answer: MissingAnswer) -> str:
@@ -365,8 +409,8 @@ def _advice_on_module(answer: MissingAnswer) -> str:
 
 
 def _of_itself(missing: MissingName) -> bool:
-    """Return whether a package asks itself for a name, so that files of two of its releases are in use."""
-    return bool(missing.asks) and missing.asks == missing.lacks and missing.kind == "name"
+    """Return whether a package asks itself for what it lacks: files of two of its releases are in use."""
+    return bool(missing.asks) and missing.asks == missing.lacks and missing.kind in ("name", "module")
 
 
 def _missing_sentence(answer: MissingAnswer, explanation: Explanation) -> str:

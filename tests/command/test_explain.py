@@ -1365,3 +1365,133 @@ def test_a_release_that_has_the_name_is_not_said_to_lack_it(tmp_path: Path) -> N
 def test_a_place_that_reads_an_attribute_is_not_where_it_was_left_out(tmp_path: Path) -> None:
     text = "AttributeError: 'AcceleratorState' object has no attribute 'distributed_type'\n"
     assert "set by" not in told_of(text, tmp_path).out
+
+
+_TRACEBACK = 'Traceback (most recent call last):\n  File "{}", line 3, in step\n    {}\n'
+
+
+def test_a_setting_that_has_no_value_is_named_with_what_to_do(tmp_path: Path) -> None:
+    line = "kwargs.update(self.args.generation_kwargs)"
+    text = _TRACEBACK.format("/e/lib/python3.11/site-packages/trl/trainer/grpo_trainer.py", line)
+
+    of_a_setting = told_of(f"{text}TypeError: 'NoneType' object is not iterable\n", tmp_path)
+    of_another = told_of(
+        f"{text.replace('self.args.', 'self.')}TypeError: 'NoneType' object is not iterable\n", tmp_path
+    )
+
+    assert of_a_setting.code == 1
+    assert "    advice  generation_kwargs has no value here: set it" in of_a_setting.out
+    assert of_another.code == 3
+    assert "    None is self.generation_kwargs" in of_another.out
+    assert "has no value here" not in of_another.out
+
+
+def test_an_assertion_on_settings_names_them(tmp_path: Path) -> None:
+    line = "assert config.data.train_batch_size >= config.actor.ppo_mini_batch_size"
+    of_settings = told_of(f"{_TRACEBACK.format('/work/trainer.py', line)}AssertionError\n", tmp_path)
+    other = line.replace("config.data.train_batch_size", "data.rows").replace("config.actor.", "self.")
+    of_data = told_of(f"{_TRACEBACK.format('/work/trainer.py', other)}AssertionError\n", tmp_path)
+
+    assert of_settings.code == 1
+    assert "    when    data.train_batch_size < actor.ppo_mini_batch_size\n" in of_settings.out
+    assert "this depends on data.train_batch_size, actor.ppo_mini_batch_size: change one" in of_settings.out
+    assert "this depends on" not in of_data.out
+
+
+def test_a_message_of_frames_that_the_log_leaves_out_is_found_in_other_libraries(tmp_path: Path) -> None:
+    file = "/e/lib/python3.11/site-packages/transformers/trainer.py"
+    said = "AssertionError: zero stage 3 requires an optimizer\n"
+    calls = told_of(f"{_TRACEBACK.format(file, 'loss = self.training_step(model, inputs)')}{said}", tmp_path)
+    raises = told_of(f"{_TRACEBACK.format(file, 'raise AssertionError(text)')}{said}", tmp_path)
+
+    assert "    library deepspeed" in calls.out
+    assert "    library deepspeed" not in raises.out
+
+
+def test_a_folder_with_the_name_of_an_installed_package_is_the_users(tmp_path: Path) -> None:
+    said = (
+        "ImportError: cannot import name 'SamplerOutput' from 'vllm.sequence' "
+        "(/e/lib/python3.10/site-packages/vllm/sequence.py)\n"
+    )
+    source = "from vllm.sequence import (SamplerOutput)"
+
+    of_folder = told_of(f"{_TRACEBACK.format('/work/src/vllm/sampler.py', source)}{said}", tmp_path)
+    of_checkout = told_of(
+        f"{_TRACEBACK.format('/work/src/vllm/sampler.py', source)}"
+        f"{said.replace('/e/lib/python3.10/site-packages', '/work/src')}",
+        tmp_path,
+    )
+
+    assert of_folder.out.startswith("Failed: your own code asks for SamplerOutput of vllm.sequence, which")
+    assert "in a release that has it, or code that was written for the installed one" in of_folder.out
+    assert of_checkout.out.startswith("Failed: vllm asks for SamplerOutput of vllm.sequence, which")
+
+
+def test_what_a_build_without_isolation_lacks_is_to_be_installed_first(tmp_path: Path) -> None:
+    build = f"/work/pip-install-x/flash-attn_{'0' * 32}/setup.py"
+    said = "ModuleNotFoundError: No module named 'wheel'\n"
+
+    out = told_of(f"{_TRACEBACK.format(build, 'from wheel import bdist_wheel')}{said}", tmp_path).out
+
+    assert "    advice  install wheel first (python -m pip install wheel): without build isolation" in out
+
+
+def test_the_place_that_always_sets_an_attribute_outweighs_those_under_a_condition(tmp_path: Path) -> None:
+    out = told_of(
+        "AttributeError: 'TrainerState' object has no attribute 'last_model_checkpoint'\n", tmp_path
+    ).out
+
+    assert "in SwiftMixin._save_checkpoint\n" in out
+    assert "create_checkpoint_symlink" not in out
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("ValueError: When using `train.py` on two nodes, name the first of them\n", 3),
+        ("ValueError: If you pass a list, pass your names too\n", 3),
+        ("ValueError: If the list is empty.\n", 0),
+    ],
+)
+def test_a_message_that_begins_like_a_description_is_a_failure_too(
+    text: str, code: int, tmp_path: Path
+) -> None:
+    assert told_of(text, tmp_path).code == code
+
+
+def test_a_package_that_asks_itself_for_a_module_is_installed_anew(tmp_path: Path) -> None:
+    file = "/e/lib/python3.10/site-packages/bitsandbytes/cuda_setup/main.py"
+    said = "ModuleNotFoundError: No module named 'bitsandbytes.cuda_setup.paths'\n"
+
+    out = told_of(f"{_TRACEBACK.format(file, 'from .paths import x')}{said}", tmp_path).out
+
+    assert "uninstall bitsandbytes until pip finds none, and install it again" in out
+    assert "in a release that has it" not in out
+
+
+def test_a_file_in_the_place_of_a_package_is_no_release_of_it(tmp_path: Path) -> None:
+    out = told_of("ModuleNotFoundError: No module named 'vllm.lora'; 'vllm' is not a package\n", tmp_path).out
+
+    assert "    means   what is imported under the name in the message is a single file" in out
+    assert "release of vllm" not in out
+
+
+def test_a_message_that_begins_on_the_next_line_is_read(tmp_path: Path) -> None:
+    said = "ImportError: \nFluxPipeline requires the transformers library but it was not found in your environment.\n"
+
+    ran = told_of(said, tmp_path)
+
+    assert ran.code == 1
+    assert ran.out.startswith("Failed: ImportError: FluxPipeline requires the transformers library")
+    assert "    clash " not in ran.out
+
+
+def test_a_copy_of_a_library_in_a_project_is_not_the_users_own_code(tmp_path: Path) -> None:
+    source = "assert len(batch) > 0, f'{batch=}'"
+    said = "AssertionError: batch=[]\n"
+
+    copied = told_of(f"{_TRACEBACK.format('/work/verl/trainer/ppo/ray_trainer.py', source)}{said}", tmp_path)
+    own = told_of(f"{_TRACEBACK.format('/work/verl/ray_trainer.py', source)}{said}", tmp_path)
+
+    assert "a line of your own code" not in copied.out
+    assert "a line of your own code" in own.out

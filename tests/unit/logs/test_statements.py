@@ -474,6 +474,30 @@ def test_what_is_asked_for_a_refused_call(message: str, function: str, keyword: 
             "compile_all()",
         ),
         ("    x = a[0] + b[1]", "TypeError: 'NoneType' object is not subscriptable", ""),
+        ("    out.update(args.extra)", "TypeError: 'NoneType' object is not iterable", "args.extra"),
+        ("    for x in list(a.b):", "TypeError: 'NoneType' object is not iterable", "a.b"),
+        (
+            "    n = len(config.layer_types)",
+            "TypeError: object of type 'NoneType' has no len()",
+            "config.layer_types",
+        ),
+        (
+            "    f(**self.kwargs)",
+            "TypeError: f() argument after ** must be a mapping, not NoneType",
+            "self.kwargs",
+        ),
+        (
+            "    n = config.experts / world",
+            "TypeError: unsupported operand type(s) for /: 'NoneType' and 'int'",
+            "config.experts",
+        ),
+        (
+            "    if step > args.max_steps:",
+            "TypeError: '>' not supported between instances of 'int' and 'NoneType'",
+            "args.max_steps",
+        ),
+        ("    x = a * b * c", "TypeError: unsupported operand type(s) for *: 'int' and 'NoneType'", ""),
+        ("    x = a < b", "TypeError: '<' not supported between instances of 'NoneType' and 'NoneType'", ""),
         ("    x = outputs.logits[0]", "TypeError: 'int' object is not subscriptable", ""),
     ],
 )
