@@ -13,7 +13,8 @@ Dependencies are searched too, but one is chosen only if a chosen release requir
 
 `problem` holds requests and answers, `candidates` the releases to choose from, and `refusing_rules` the rules
 that may refuse a choice. `choice_judge` judges partial choices, `search` searches, and `objections` judges a
-whole lock. `bounds` expresses the verdicts on single releases as version bounds.
+whole lock. `consistency` compares packages in pairs, for searches that take too long. `bounds` expresses the
+verdicts on releases as version bounds.
 """
 
 from envcheck.resolution.resolver.bounds import judges_bounds

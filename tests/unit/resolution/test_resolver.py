@@ -225,6 +225,21 @@ def test_a_search_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatc
         resolver.solve(problem({name: [str(v) for v in range(8)] for name in names}, odd))
 
 
+def test_a_package_whose_releases_others_refuse_among_them_takes_few_choices() -> None:
+    """Each pair of `a` and `b` refuses all of `z`; the search would learn this for one pair after another."""
+    names = {"a": "0", "b": "1"}
+    clash = "".join(
+        forbids({name: ">=0", "z": f"=={z}"}, f"{name}{z}")
+        for name, first in names.items()
+        for z in range(int(first), 60, 2)
+    )
+    numbers = [str(n) for n in range(60)]
+    answer = resolver.solve(problem({"a": numbers, "b": numbers, "z": numbers}, clash))
+    assert answer.versions is None
+    assert {("rule", "a0"), ("rule", "b59")} <= answer.reasons
+    assert answer.nodes <= search.NODES_BEFORE_PAIRS + 1
+
+
 # --- against brute force ----------------------------------------------------------------------------
 
 
