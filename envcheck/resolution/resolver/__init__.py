@@ -17,7 +17,7 @@ whole lock. `consistency` compares packages in pairs, for searches that take too
 verdicts on releases as version bounds.
 """
 
-from envcheck.resolution.resolver.bounds import judges_bounds
+from envcheck.resolution.resolver.bounds import PairBounds, bounds_of_pairs, judges_bounds
 from envcheck.resolution.resolver.candidates import (
     admits,
     built,
@@ -34,10 +34,12 @@ from envcheck.resolution.resolver.search import solve
 __all__ = [
     "Answer",
     "Objection",
+    "PairBounds",
     "Reason",
     "Release",
     "SearchProblem",
     "admits",
+    "bounds_of_pairs",
     "built",
     "candidates",
     "free_values",

@@ -318,3 +318,13 @@ def test_the_judges_bounds_leave_what_may_be_chosen() -> None:
     clash = forbids({"a": "==2"}, "a-rule") + forbids({"a": "==1", "b": "==9"}, "together")
     asked = problem({"a": ["3", "2", "1"], "b": ["9"]}, clash)
     assert sorted(resolver.judges_bounds(asked)) == ["a>=1,<=3,!=2", "b>=9,<=9"]
+
+
+def test_bounds_of_pairs_leave_out_what_another_package_has_no_partner_for() -> None:
+    clash = forbids({"a": "==1", "b": "==9"}, "together")
+    asked = problem({"a": ["3", "2", "1"], "b": ["9", "8"]}, clash)
+    found = resolver.bounds_of_pairs(asked, {"b": "9"})
+    assert found is not None
+    assert found.constraints == ("a>=2,<=3", "b>=9,<=9")
+    assert found.narrowed == {"a": "only a 2 to 3 fits b, by their requirements and code"}
+    assert resolver.bounds_of_pairs(asked, {"a": "1", "b": "9"}) is None
