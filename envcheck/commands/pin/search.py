@@ -113,13 +113,14 @@ class _NeedsSource(NamedTuple):
 class _DeadEnd(NamedTuple):
     """A search without an answer: the problem, what ruled it out, and why the last completed lock failed.
 
-    If newer releases were excluded because they need packages without wheels, `needs_source` has both.
+    If newer releases were excluded because they need packages without wheels, `needs_source` has both, the
+    newest first.
     """
 
     problem: SearchProblem
     reasons: frozenset[Reason]
     last_failure: str
-    needs_source: _NeedsSource | None = None
+    needs_source: tuple[_NeedsSource, ...] = ()
 
 
 class _Search:
@@ -140,7 +141,7 @@ class _Search:
         self._asked_backend = False
         self._known_newest: Mapping[str, str] = {}
         self._spare: lock.Lock | None = None
-        self._needs_source: _NeedsSource | None = None
+        self._needs_source: tuple[_NeedsSource, ...] = ()
 
     def run(self) -> lock.Lock | _DeadEnd:
         """Return a lock, or the first dead end if there was one.
@@ -267,7 +268,7 @@ class _Search:
         ]
         if needing:
             named = tuple(f"{name} {choice[name]}" for name in needing)
-            self._needs_source = _NeedsSource(named, tuple(sources))
+            self._needs_source += (_NeedsSource(named, tuple(sources)),)
             self._completer.notes += unpinned.why_without_source(self._problem, needing, sources)
         return True
 
@@ -296,7 +297,7 @@ class _Search:
                 if sources:
                     needing = [name for name in older if unpinned.needs_one(error.chain, name, sources)]
                     releases = tuple(f"{name} {asked[name]}" for name in needing or older)
-                    self._needs_source = _NeedsSource(releases, sources)
+                    self._needs_source += (_NeedsSource(releases, sources),)
                 self._exclude_newer(older)
                 self._completer.notes += unpinned.why_older(older, self._last_failure, sources)
                 return None
@@ -492,7 +493,7 @@ def _explain_dead_end(
     """
     from envcheck.resolution import conflicts
 
-    if dead_end.needs_source is not None:
+    if dead_end.needs_source:
         return _explain_sources(goal, dead_end.needs_source)
     found = conflicts.prove(dead_end.problem, dead_end.reasons)
     lines = [f"no versions for {goal.target.name} fit {describe(goal)}; these requirements conflict:"]
@@ -504,23 +505,24 @@ def _explain_dead_end(
     return "\n".join(lines)
 
 
-def _needing_source_lines(needs: _NeedsSource | None) -> Iterator[str]:
-    if needs is not None:
-        newest, packages = ", ".join(needs.releases), ", ".join(needs.packages)
+def _needing_source_lines(needs: Sequence[_NeedsSource]) -> Iterator[str]:
+    for each in needs[:2]:
+        newest, packages = ", ".join(each.releases), ", ".join(each.packages)
         yield f"{newest} needs what the index has as source only: {packages}"
 
 
-def _explain_sources(goal: LockTarget, needs: _NeedsSource) -> str:
+def _explain_sources(goal: LockTarget, needs: Sequence[_NeedsSource]) -> str:
     """Explain that newer releases need packages without wheels, and that no older release fits."""
     from envcheck.commands.pin import unpinned
 
-    older = ", ".join(release.rpartition(" ")[0] for release in needs.releases)
+    named = (release.rpartition(" ")[0] for each in needs for release in each.releases)
+    older = ", ".join(dict.fromkeys(named))
     lines = (
         f"no versions for {goal.target.name} fit {describe(goal)}; these requirements conflict:",
         *(f"  - {line}" for line in _needing_source_lines(needs)),
         f"  - no older release of {older} that can be installed from wheels fits",
         "a fix, not tried because it runs the packages' build code, now and on installation:",
-        f"  - {unpinned.allow_source(needs.packages)}",
+        f"  - {unpinned.allow_source(needs[0].packages)}",
         "    (what these packages require in turn is known only after that)",
     )
     return "\n".join(lines)
