@@ -88,8 +88,8 @@ def choose_unpinned(
             if not set(pairs.constraints) <= set(bounds):
                 bounds += pairs.constraints
                 continue
-        bounds = [bound for objection in found for bound in (*objection.bounds, *objection.alternatives)]
-        fresh = next((bound for bound in bounds if bound not in learnt), "")
+        helping = [bound for objection in found for bound in (*objection.bounds, *objection.alternatives)]
+        fresh = next((bound for bound in helping if bound not in learnt), "")
         if not fresh:
             return None
         learnt.append(fresh)

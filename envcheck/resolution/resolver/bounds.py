@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from envcheck.core import versions
@@ -24,7 +24,7 @@ def judges_bounds(problem: SearchProblem) -> Iterator[str]:
     for name in dict.fromkeys((*wanted, *problem.dependencies)):
         offered = candidates(problem, name)[0]
         allowed = _not_refused_alone(problem, name, offered)
-        bound = _bound(allowed, _every_release(problem, name)) if name in wanted else ""
+        bound = bound_on(allowed, every_release(problem, name)) if name in wanted else ""
         refused = [release.version for release in offered if release.version not in allowed]
         bound = bound or ",".join(f"!={version}" for version in refused)
         if bound:
@@ -57,14 +57,14 @@ def bounds_of_pairs(problem: SearchProblem, exact: Mapping[str, str] = EMPTY_MAP
     constraints, narrowed = [], {}
     for name, found in left.releases.items():
         kept = sorted(map(str, found), key=versions.order)
-        constraints.append(f"{name}{_bound(frozenset(kept), _every_release(problem, name))}")
+        constraints.append(f"{name}{bound_on(frozenset(kept), every_release(problem, name))}")
         if others := ", ".join(sorted(left.partners.get(name, ()))):
             span = kept[0] if len(kept) == 1 else f"{kept[0]} to {kept[-1]}"
             narrowed[name] = f"only {name} {span} fits {others}, by their requirements and code"
     return PairBounds(tuple(constraints), narrowed)
 
 
-def _every_release(problem: SearchProblem, name: str) -> list[str]:
+def every_release(problem: SearchProblem, name: str) -> list[str]:
     """Return all releases of a package that the problem has, oldest first."""
     found = {release.version for release in problem.releases if release.package == name}
     return sorted(found, key=versions.order)
@@ -79,7 +79,7 @@ def _not_refused_alone(problem: SearchProblem, name: str, offered: Sequence[Rele
     )
 
 
-def _bound(allowed: frozenset[str], every: Sequence[str]) -> str:
+def bound_on(allowed: Collection[str], every: Sequence[str]) -> str:
     """Return the bound that admits only the allowed releases; empty if none is allowed.
 
     `every` has all releases, oldest first.

@@ -328,3 +328,13 @@ def test_bounds_of_pairs_leave_out_what_another_package_has_no_partner_for() -> 
     assert found.constraints == ("a>=2,<=3", "b>=9,<=9")
     assert found.narrowed == {"a": "only a 2 to 3 fits b, by their requirements and code"}
     assert resolver.bounds_of_pairs(asked, {"a": "1", "b": "9"}) is None
+
+
+def test_a_rule_without_a_fix_bounds_the_package_that_the_backend_added() -> None:
+    asked = problem({"a": ["1"]}, forbids({"a": "==1", "d": ">=82"}, "no-more-resources"))
+    offered = tuple(Release("d", version) for version in ("80", "81", "82", "84"))
+    asked = asked._replace(releases=(*asked.releases, *offered), dependencies=("d",))
+    (found,) = resolver.objections(asked, {"a": "1", "d": "84"}, {}, ["a"])
+    assert found.bounds == ("d>=80,<=81",)
+    unlisted = asked._replace(releases=asked.releases[:1])
+    assert [each.bounds for each in resolver.objections(unlisted, {"a": "1", "d": "84"}, {}, ["a"])] == [()]
