@@ -154,7 +154,7 @@ def in_words(row: Mapping[str, Any]) -> str:
         built = f"; {left_out} is built on installation, which takes a compiler" if left_out else ""
         return (
             f"unpacked on {proof['date']}: {which} fetched with hashes, what they require is there, and "
-            f"their {proof['libraries']} compiled files are for {row['platform']}{built}; nothing was run: "
+            f"their {proof['libraries']} compiled files are for {row['platform']}{built}; nothing was run; "
             f"{once_installed(row['target'])}"
         )
     unused = proof.get("unused", ())
