@@ -4,7 +4,8 @@
 RESULTS, a file of tab-separated rows, wishes with a row there are not repeated, and new rows are
 appended; to repeat a wish, delete its row. For each wish it compares up to three answers: pin's; uv's for
 the same packages without any bound from the rules, and whether the rules accept it; and, if pin finds
-nothing, uv's within the bounds from the rules. They disagree in two ways:
+nothing, uv's within the bounds from the rules. uv gets no release that is newer than the tables, because
+the rules know nothing of those. The answers disagree in two ways:
 
     lost        pin finds no lock, and uv finds one that the rules accept;
     unproven    pin finds no lock and does not name what clashes, and uv finds something within the
@@ -27,6 +28,7 @@ from envcheck.commands import atlas_tables, declared_machine, examine
 from envcheck.commands.pin import search, unpinned
 from envcheck.commands.pin.completion import Completer
 from envcheck.commands.pin.target import GLIBC, LockTarget, target_bounds
+from envcheck.core import versions
 from envcheck.core.errors import ExamineError, NoSolutionError
 from envcheck.core.facts import Fact, Inventory, Known
 from envcheck.core.rules import Matrix, UserRequirement
@@ -147,7 +149,7 @@ def compare(wish: Wish, host: Host, selected: backends.BackendSelection) -> Comp
 def _answer_of_uv(goal: LockTarget, problem: SearchProblem, completer: Completer) -> str:
     """Return `lock` if uv alone finds releases that the rules accept, `refused` if the rules do not."""
     asked = tuple(f"{each.package}{each.specifier}" for each in goal.requirements if each.specifier)
-    request = replace(unpinned.open_request(goal, problem, ()), constraints=asked)
+    request = replace(unpinned.open_request(goal, problem, ()), constraints=(*asked, *_known(problem)))
     try:
         pins = completer.complete(request)
     except NoSolutionError:
@@ -158,6 +160,14 @@ def _answer_of_uv(goal: LockTarget, problem: SearchProblem, completer: Completer
     changed = unpinned.changed_facts(problem, closure)
     stack = [name for name in resolver.wanted_packages(problem) if name in closure]
     return "refused" if resolver.objections(problem, closure, changed, stack) else "lock"
+
+
+def _known(problem: SearchProblem) -> Iterator[str]:
+    """Yield a constraint for each package of the tables: the rules judge no release that came after them."""
+    newest: dict[str, str] = {}
+    for release in problem.releases:
+        newest[release.package] = max(newest.get(release.package, "0"), release.version, key=versions.order)
+    yield from (f"{name}<={version}" for name, version in newest.items())
 
 
 def _bounded_answer(goal: LockTarget, problem: SearchProblem, completer: Completer) -> str:

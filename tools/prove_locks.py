@@ -1,4 +1,4 @@
-"""Install shipped locks and train their targets: `python tools/prove_locks.py [--uv] NAME…`.
+"""Install shipped locks and train their targets: `python tools/prove_locks.py [--uv|--files] NAME…`.
 
 Each lock (`zero3-lora/py312-driver580.txt`) is installed into a separate environment (5 GB with CUDA
 packages, removed afterwards) by the commands in its header, or by uv with the same options; locks with the
@@ -6,48 +6,62 @@ same pins share one. Then `pip check` must pass, and the self-tests of the targe
 to level 3 on two ranks.
 
 A lock is "trained" if a self-test that stands for all training facts of its target passed, and none failed.
-It is "installed" if none of these tests can run without a GPU and no other failed. The result is written to
-lockfiles/manifest.toml and into the lock's header. The self-tests that were run are added to
-compat/matrix.toml as cells. The result is valid only as long as the lock has the pins that were tested. An
-interpreter of the lock's Python version must be on PATH.
+It is "installed" if none of these tests can run without a GPU and no other failed. A lock for another kind of
+machine, such as linux-aarch64, is "unpacked" instead: uv fetches every file with its hash and unpacks it,
+and no rule may refuse what the files say (metadata, requirements, libraries). Nothing of them is run.
+Packages that exist as source only are built here if that compiles nothing, and are left out otherwise. With
+`--files`, a lock for this machine is treated so too: OpenRLHF's need nvcc.
+
+The result is written to lockfiles/manifest.toml and into the lock's header. The self-tests that were run are
+added to compat/matrix.toml as cells. The result is valid only as long as the lock has the pins that were
+tested. An interpreter of the lock's Python version must be on PATH, unless the lock is only unpacked, which
+takes uv.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import os
+import platform
 import re
 import shutil
 import subprocess  # noqa: TID251 - a tool for curators, run by hand
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ship_locks import FOLDER, INSTALLED, TRAINED, in_words, read_manifest, write_manifest
+from ship_locks import FOLDER, INSTALLED, TRAINED, UNPACKED, in_words, read_manifest, write_manifest
 
 from envcheck.commands import examine, selftest
+from envcheck.commands.declared_machine import declare_machine
 from envcheck.commands.examine import ExamineRequest
 from envcheck.commands.measure import tests_digest
 from envcheck.commands.measured_cells import cell_toml, cells_of
 from envcheck.commands.selftest.selection import UNUSED_KERNELS, select
-from envcheck.core.rules import Target
+from envcheck.core.facts import Fact, Inventory, Known, package_key
+from envcheck.core.rules import Severity, Target
 from envcheck.host.machine import Host
-from envcheck.lock.model import Lock
+from envcheck.lock.install import BUILDS, needs_torch
+from envcheck.lock.model import Lock, pin_lines
 from envcheck.lock.parse import parse_requirements
 from envcheck.lock.render import render_requirements
+from envcheck.probes import every_probe
 from envcheck.selftest.outcome import Outcome
 from envcheck.selftest.report import tally
 
 INSTALL_S = 1800
 LEVEL, RANKS = 3, 2
 MATRIX = FOLDER.parent / "compat/matrix.toml"
+ELF_MACHINES = {"linux-x86_64": 62, "linux-aarch64": 183}
+"""The numbers of machines in the header of an ELF file."""
 
 
 class Proof(NamedTuple):
-    """What a lock's tests showed: `result` is TRAINED, INSTALLED, or empty if one failed."""
+    """What a lock's tests showed: `result` is TRAINED, INSTALLED, UNPACKED, or empty if one failed."""
 
     result: str
     summary: Mapping[str, Any]
@@ -144,6 +158,92 @@ def _installed(text: str, parsed: Lock, folder: Path, *, uv: bool) -> str:
     return python
 
 
+# --- locks for another kind of machine --------------------------------------------------------------
+
+
+def unpack(names: Sequence[str]) -> dict[str, Proof]:
+    """Unpack locks with the same pins once, and judge their files for each target; return the proof of each.
+
+    Raises:
+        RuntimeError: the files cannot be fetched, or uv cannot unpack them.
+    """
+    locks = {name: parse_requirements((FOLDER / name).read_text(encoding="utf-8"), name) for name in names}
+    with tempfile.TemporaryDirectory(prefix="envcheck-lock-") as folder:
+        site = _unpacked(next(iter(locks.values())), Path(folder))
+        codes = (elf_machine(path) for path in site.rglob("*") if path.is_file() and not path.is_symlink())
+        machines = Counter(code for code in codes if code is not None)
+        print(f"    compiled files by ELF machine: {dict(machines)}", flush=True)
+        return {name: _judged_files(lock, Path(folder), machines) for name, lock in locks.items()}
+
+
+def _unpacked(parsed: Lock, folder: Path) -> Path:
+    """Unpack every file of a lock as if for its machine; return the folder of the packages."""
+    site = folder / f"lib/python{parsed.python}/site-packages"
+    (folder / "bin").mkdir()
+    (folder / "bin/python").symlink_to(sys.executable)
+    (folder / "pyvenv.cfg").write_text(f"home = {sys.prefix}/bin\nversion = {parsed.python}.0\n", "utf-8")
+    kept = [pin for pin in parsed.pins if pin.name not in left_out(parsed)]
+    (folder / "requirements.txt").write_text(pin_lines(kept), encoding="utf-8")
+    built = [name for name in parsed.build if name not in left_out(parsed)]
+    _, _, architecture = parsed.platform.partition("-")
+    uvs_name = f"{architecture}-manylinux_{parsed.glibc.replace('.', '_')}"
+    command = ["uv", "pip", "install", "--quiet", "--target", str(site), "--python", sys.executable]
+    command += ["--python-version", parsed.python, "--python-platform", uvs_name, "--no-deps"]
+    command += ["--require-hashes", "--only-binary", ":all:"]
+    command += [word for name in built for word in ("--no-binary", name)]
+    settings = [setting for name in built for setting in BUILDS[name].settings.split()]
+    _run(["env", *settings, *command, "-r", "requirements.txt"], folder)
+    return site
+
+
+def left_out(parsed: Lock) -> tuple[str, ...]:
+    """Return the packages of a lock that are not unpacked, because their build needs a compiler or torch."""
+    return needs_torch(parsed.build)
+
+
+def elf_machine(path: Path) -> int | None:
+    """Return the number of the machine for which a file was compiled; None if it is no ELF file."""
+    with path.open("rb") as file:
+        head = file.read(20)
+    return int.from_bytes(head[18:20], "little") if head.startswith(b"\x7fELF") else None
+
+
+def _judged_files(parsed: Lock, environment: Path, machines: Mapping[int, int]) -> Proof:
+    """Judge the unpacked packages on the machine that the lock is for; print what refuses them."""
+    probes, matrix = every_probe(), examine.knowledge()
+    request = ExamineRequest(python=str(environment), static=True, target=parsed.target, deadline_s=INSTALL_S)
+    host = Host(Path("/"), dict(os.environ))  # noqa: TID251
+    _, read, _ = examine.take_inventory(request, host, probes, matrix, examine.vocabulary(probes))
+    packages = [fact for key, fact in read.facts.items() if not key.startswith(("host.", "driver.", "gpu"))]
+    driver = next((value for key, _, value in parsed.needs if key == "driver.version"), None)
+    declared = declare_machine(
+        Inventory({}), matrix, platform=parsed.platform, glibc=parsed.glibc, driver=driver
+    )
+    packages += [
+        Fact(package_key(pin.name), Known(pin.version), "the lock")
+        for pin in parsed.pins
+        if pin.name in left_out(parsed)
+    ]
+    inventory = declared.with_facts(packages)._replace(complete=read.complete)
+    report = examine.report_on(str(environment), inventory, matrix, matrix.targets[parsed.target])
+    errors = [
+        each for each in report.judgement.findings if each.decided and each.rule.severity is Severity.ERROR
+    ]
+    for each in errors:
+        print(f"    {each.rule.id}: {each.rule.title}")
+    missing = [pin.name for pin in parsed.pins if inventory.known(package_key(pin.name)) != pin.version]
+    for name in missing:
+        print(f"    {name}: not unpacked")
+    foreign = [code for code in machines if code != ELF_MACHINES[parsed.platform]]
+    summary = {
+        "date": dt.datetime.now(tz=dt.UTC).date(),
+        "packages": len(parsed.pins) - len(left_out(parsed)),
+        "libraries": sum(machines.values()),
+        **({"left_out": [*left_out(parsed)]} if left_out(parsed) else {}),
+    }
+    return Proof("" if errors or missing or foreign else UNPACKED, summary, ())
+
+
 def _run(command: list[str], folder: Path, env: Path | None = None) -> None:
     environ = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}  # noqa: TID251
     if env is not None:
@@ -170,10 +270,13 @@ def record(name: str, proof: Proof) -> None:
 
 
 def main(words: list[str]) -> int:
-    """Test the named locks; return 1 if one of them does not install or train."""
+    """Test the named locks; return 1 if one of them does not install, unpack or train."""
     status = 0
-    names = [word for word in words if word != "--uv"]
-    digests = {each["name"]: (each["python"], each["pins"]) for each in read_manifest()}
+    names = [word for word in words if not word.startswith("--")]
+    rows = read_manifest()
+    digests = {each["name"]: (each["python"], each["pins"]) for each in rows}
+    platforms = {each["name"]: each["platform"] for each in rows}
+    here = f"{sys.platform}-{platform.machine()}"
     groups: dict[tuple[str, str], list[str]] = {}
     for name in names:
         if name not in digests:
@@ -182,7 +285,8 @@ def main(words: list[str]) -> int:
         groups.setdefault(digests[name], []).append(name)
     for group in groups.values():
         try:
-            proofs = prove(group, uv="--uv" in words)
+            foreign = "--files" in words or platforms[group[0]] != here
+            proofs = unpack(group) if foreign else prove(group, uv="--uv" in words)
         except RuntimeError as error:
             print(f"{', '.join(group)}: {error}", flush=True)
             status = 1

@@ -33,7 +33,7 @@ from envcheck.commands.measured_cells import toml_value
 from envcheck.commands.pin.search import resolve_lock
 from envcheck.commands.pin.shipped import ARM, driver_floor
 from envcheck.commands.pin.target import GLIBC, LockTarget, target_bounds
-from envcheck.commands.pin.writing import how_tried
+from envcheck.commands.pin.writing import how_tried, once_installed
 from envcheck.core.errors import ExamineError, NoSolutionError
 from envcheck.core.facts import EMPTY_MAPPING, Fact, Inventory, Known
 from envcheck.core.rules import Matrix, UserRequirement
@@ -53,13 +53,17 @@ ARM_PYTHONS = ("3.11", "3.12")
 OLDER_PYTHONS = ("3.11", "3.12")
 """Pythons of the locks with older releases."""
 
-TRAINED, INSTALLED = "trained", "installed"
+TRAINED, INSTALLED, UNPACKED = "trained", "installed", "unpacked"
 
 _HEAD = """\
 # The shipped locks. Written by tools/ship_locks.py; `proven` and `proof` by tools/prove_locks.py.
 # "trained": installed with hashes into an empty environment, and the target's self-tests trained in it.
 # "installed": installed so, `pip check` passed, and the packages were imported as far as a machine without
-# a GPU lets them. Others were resolved and judged.
+# a GPU lets them.
+# "unpacked": nothing was run, because the lock is for another kind of machine or needs nvcc: the files were
+# fetched with hashes and unpacked, the requirements in their metadata hold, no rule refuses them, and their
+# compiled code is for the lock's machine. `left_out` are packages whose build needs a compiler.
+# Others were resolved and judged.
 """
 
 
@@ -140,6 +144,19 @@ def row_of(name: str, text: str, before: Iterable[Mapping[str, Any]]) -> dict[st
 def in_words(row: Mapping[str, Any]) -> str:
     """Return the sentence for the lock's header that states how it was tested."""
     proof = row["proof"]
+    if row["proven"] == UNPACKED:
+        left_out = ", ".join(proof.get("left_out", ()))
+        which = (
+            f"{proof['packages']} packages, all but {left_out},"
+            if left_out
+            else f"all {proof['packages']} packages"
+        )
+        built = f"; {left_out} is built on installation, which takes a compiler" if left_out else ""
+        return (
+            f"unpacked on {proof['date']}: {which} fetched with hashes, what they require is there, and "
+            f"their {proof['libraries']} compiled files are for {row['platform']}{built}; nothing was run; "
+            f"{once_installed(row['target'])}"
+        )
     unused = proof.get("unused", ())
     without = f"; the kernels of {', '.join(unused)} do not load, and the target does not use them"
     if row["proven"] == TRAINED:

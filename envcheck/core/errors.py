@@ -46,6 +46,14 @@ class ExamineError(EnvcheckError):
 
 
 class NoSolutionError(EnvcheckError):
-    """No combination of versions satisfies the target on this machine."""
+    """No combination of versions satisfies the target on this machine.
+
+    `chain` has a resolver's whole chain of reasons, of which the message shows the beginning.
+    """
 
     code = 4
+
+    def __init__(self, message: str, chain: str = "") -> None:
+        """Store the message, which is the whole chain if none is given."""
+        super().__init__(message)
+        self.chain = chain or message

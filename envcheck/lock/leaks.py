@@ -41,14 +41,16 @@ def refuse_leaks(text: str, allowed_labels: Collection[str] = (), addresses: Col
     """Check the text of a lock, comments included.
 
     `allowed_labels` are the local version labels (`cu128`) that the user chose; any other label means that a
-    local wheel of this machine got into the lock. `addresses` are the URLs of the pins, which are allowed.
+    local wheel of this machine got into the lock. `addresses` are those of the pins and of their
+    indexes, which are allowed.
 
     Raises:
         ExamineError: a URL, an index option, an absolute path, a login or a local version that was not
             requested. The message gives the line number but never repeats the line.
     """
     for address in addresses:
-        text = text.replace(f" @ {address}", "").replace(f'url = "{address}"', "")
+        text = text.replace(f" @ {address}", "")
+        text = text.replace(f'url = "{address}"', "").replace(f'index = "{address}"', "")
     for number, line in enumerate(text.splitlines(), 1):
         for what, pattern in _LEAKS:
             if re.search(pattern, line):
@@ -66,5 +68,5 @@ def local_labels(lock: Lock) -> list[str]:
 
 
 def wheel_addresses(lock: Lock) -> list[str]:
-    """Return the addresses of the pins that have one."""
-    return [pin.url for pin in lock.pins if pin.url]
+    """Return the addresses of the pins that have one, and of the indexes that list them."""
+    return [address for pin in lock.pins for address in (pin.url, pin.index) if address]

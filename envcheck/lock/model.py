@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from envcheck.core.facts import normalised
@@ -38,7 +38,8 @@ class Artifact(NamedTuple):
 class Pin:
     """One package at one version, with every file of this release that may be installed.
 
-    `url` is the address of the only file, a wheel, if that file is not on the default index.
+    `url` is the address of the only file, a wheel, if that file is not on the default index. `index` is the
+    address of the index that lists it, as far as it is known: formats with hashes need none.
 
     Raises:
         ValueError: a name, version, file name, hash or address that cannot be written into a lock.
@@ -48,6 +49,7 @@ class Pin:
     version: str
     artifacts: tuple[Artifact, ...]
     url: str = ""
+    index: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
         """Check every field, and sort the files by their hashes with each hash once."""

@@ -108,6 +108,9 @@ _NO_SOLUTION = "No solution found when resolving dependencies"
 _UNREACHED = re.compile(r"could not be queried|Network|network was disabled|Failed to fetch|[Tt]imed? out")
 
 
+_LONGEST_CHAIN = 40_000
+"""Characters that are kept of uv's chain of reasons; some name hundreds of releases."""
+
 _FAILED_BUILD = re.compile(r"Failed to (?:build|download and build) `([^`]+)`")
 _EXCEPTION = re.compile(r"^\s*((?:\w+\.)*\w*(?:Error|Exception)\b: .{1,200})$", re.MULTILINE)
 
@@ -123,13 +126,11 @@ def _failure(output: str) -> Exception:
             f"{built[1]} is built from source to learn what it requires, and its own build fails: "
             f"{raised[-1]}; ask for a release with wheels, or leave it out and install it after the lock"
         )
-    plain = (
-        one_line(re.sub(r"[│╰─▶├\u00d7]|^\s*(?:error|cause|hint):", " ", output, flags=re.MULTILINE))
-        or "uv failed silently"
-    )
+    bare = re.sub(r"[│╰─▶├\u00d7]|^\s*(?:error|cause|hint):", " ", output, flags=re.MULTILINE)
     if _NO_SOLUTION in output and not _UNREACHED.search(output):
-        return NoSolutionError(f"no versions satisfy this: {plain.partition(_NO_SOLUTION)[2].lstrip(' :')}")
-    return ExamineError(f"uv could not resolve: {plain}")
+        reasons = one_line(bare, _LONGEST_CHAIN).partition(_NO_SOLUTION)[2].lstrip(" :")
+        return NoSolutionError(f"no versions satisfy this: {one_line(reasons)}", reasons)
+    return ExamineError(f"uv could not resolve: {one_line(bare) or 'uv failed silently'}")
 
 
 ENGINE = Backend("uv", 1, lambda host: find_program(host, "uv") is not None, complete)

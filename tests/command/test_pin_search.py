@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from envcheck.commands import declared_machine, examine
-from envcheck.commands.pin.search import search_problem
+from envcheck.commands.pin.releases import needing_source
+from envcheck.commands.pin.search import named_in, search_problem
 from envcheck.commands.pin.target import GLIBC, LockTarget
 from envcheck.commands.pin.unpinned import needs_one, reason_lines
 from envcheck.core.facts import Fact, Inventory, Known, Tri
@@ -122,3 +123,30 @@ def test_of_several_packages_the_one_that_needs_a_source_is_named() -> None:
     )
     found = [name for name in ("ms-swift", "sglang", "swift") if needs_one(reason, name, ("crcmod", "oss2"))]
     assert found == ["ms-swift"]
+
+
+def test_every_release_that_needs_a_package_without_wheels_is_left_out_at_once() -> None:
+    problem = asked("sft-trl", ("ms-swift", ""), python="3.13")
+    left = needing_source(problem.releases, ["oss2"], problem.machine)
+    needs = {release.version: release.no_wheel for release in left if release.package == "ms-swift"}
+    assert needs["4.6.0"] == needs["2.2.2"] == "needs oss2, published as source only"
+    assert not needs["2.2.1"]
+    assert not needs["1.0.0"]
+
+
+def test_two_packages_that_leave_no_transformers_between_them_are_a_proof() -> None:
+    """No ms-swift with wheels alone can be imported beside a transformers that this vLLM and TRL accept."""
+    problem = asked("grpo-trl-vllm", ("ms-swift", "==1.0.0"), ("trl", ">=1.6"), python="3.10")
+    answer = resolver.solve(problem)
+    assert answer.versions is None
+    assert ("rule", "atlas:ms-swift:transformers:trainers") in answer.reasons
+
+
+def test_a_failed_choice_is_refused_for_the_packages_that_the_reason_names() -> None:
+    chain = (
+        "Because vllm==0.2.4 depends on pydantic==1.10.13 and ray[default]>=2.60.0 depends on "
+        "pydantic>=2.5.0,<3, we can conclude that ray[default]>=2.60.0 and vllm==0.2.4 are incompatible."
+    )
+    choice = {"verl": "0.4.1", "vllm": "0.2.4", "ray": "2.60.0", "torch": "2.14.1"}
+    assert named_in(chain, choice) == {"vllm": "0.2.4", "ray": "2.60.0"}
+    assert named_in("no reason is given", choice) == choice

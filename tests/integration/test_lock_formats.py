@@ -307,6 +307,17 @@ def test_a_wheel_of_another_index_is_named_by_its_address() -> None:
     assert tomllib.loads(written("pixi", FOREIGN))["pypi-dependencies"]["torch"] == {"url": ADDRESS}
 
 
+def test_a_wheel_of_a_known_index_is_taken_from_that_index_alone() -> None:
+    index = "https://wheels.example/cu118"
+    known = replace(FOREIGN, pins=tuple(replace(pin, index=index if pin.url else "") for pin in FOREIGN.pins))
+    table = tomllib.loads(formats.named("uv").render(known, formats.Context(requested=("idna",))))
+    assert table["dependency-groups"] == {"grpo": ["idna==3.20", "torch==2.7.1+cu118"]}
+    assert table["tool"]["uv"]["sources"] == {"torch": [{"index": "cu118", "group": "grpo"}]}
+    assert table["tool"]["uv"]["index"] == [{"name": "cu118", "url": index, "explicit": True}]
+    torch = tomllib.loads(written("pixi", known))["pypi-dependencies"]["torch"]
+    assert torch == {"version": "==2.7.1+cu118", "index": index}
+
+
 def test_the_server_of_a_target_is_a_second_group() -> None:
     asked = ("pin", "--target", "grpo-trl-vllm", "--python-version", "3.12", "--driver", "580.95.05")
     found = envcheck(*asked, "--offline", "--format", "uv")

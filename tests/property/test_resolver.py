@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import product
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from envcheck.core.facts import Fact, Known, Value
 from envcheck.knowledge.generated_rules import requirement_rules
 from envcheck.resolution import resolver
-from envcheck.resolution.resolver import Release, SearchProblem
+from envcheck.resolution.conflicts.view import AllBut
+from envcheck.resolution.resolver import Release, SearchProblem, search
 from envcheck.rules import derive, judge
 from envcheck.rules.requirements import check_requirements
 from tests.support.package_worlds import forbids, problem
@@ -132,14 +134,27 @@ def exists_by_brute_force(asked: SearchProblem) -> bool:
     )
 
 
-@settings(max_examples=100, deadline=None)
-@given(worlds)
-def test_the_search_finds_what_brute_force_finds_and_the_judge_passes_it(world: Mapping[str, object]) -> None:
-    asked = random_problem(world)
+def check_against_brute_force(asked: SearchProblem) -> None:
     answer = resolver.solve(asked)
     assert (answer.versions is not None) == exists_by_brute_force(asked)
     if answer.versions is not None:
         assert passes(asked, answer.versions, answer.changed)
+    else:
+        assert resolver.solve(asked, AllBut(answer.reasons)).versions is None, "the reasons refuse everything"
+
+
+@settings(max_examples=100, deadline=None)
+@given(worlds)
+def test_the_search_finds_what_brute_force_finds_and_the_judge_passes_it(world: Mapping[str, object]) -> None:
+    check_against_brute_force(random_problem(world))
+
+
+@settings(max_examples=100, deadline=None)
+@given(worlds)
+def test_so_does_a_search_that_compares_pairs_at_once(world: Mapping[str, object]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(search, "NODES_BEFORE_PAIRS", 0)
+        check_against_brute_force(random_problem(world))
 
 
 PAIRS = [

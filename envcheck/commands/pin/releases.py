@@ -9,13 +9,13 @@ their requirements on a third.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from envcheck.commands import atlas_tables, examine
 from envcheck.commands.pin.target import LockTarget
 from envcheck.core import markers, versions
-from envcheck.core.facts import Tri
+from envcheck.core.facts import Inventory, Tri
 from envcheck.core.rules import Builds
 from envcheck.knowledge.release_metadata import ReleaseTable
 from envcheck.resolution.resolver import Release
@@ -128,6 +128,19 @@ def _asked_beyond_table(goal: LockTarget, table: ReleaseTable) -> Iterator[str]:
             yield name
 
 
+def needing_source(
+    releases: Iterable[Release], sources: Collection[str], machine: Inventory
+) -> Iterator[Release]:
+    """Yield the releases; those that require one of `sources`, which have no wheels, say so in `no_wheel`."""
+    environment = marker_environment(machine)
+    for release in releases:
+        needed = _required_names(release.requires, environment) & {*sources}
+        if needed and not release.no_wheel:
+            yield release._replace(no_wheel=f"needs {', '.join(sorted(needed))}, published as source only")
+        else:
+            yield release
+
+
 # --- dependencies -----------------------------------------------------------------------------------
 
 
@@ -153,7 +166,11 @@ def _dependencies(required: Sequence[str], goal: LockTarget, table: ReleaseTable
 
 def _required_by(name: str, table: ReleaseTable, environment: Mapping[str, str]) -> set[str]:
     rows = (table.row(name, version) for version in table.versions(name))
-    lines = {line for row in rows if row for line in row.requires}
+    return _required_names({line for row in rows if row for line in row.requires}, environment)
+
+
+def _required_names(lines: Iterable[str], environment: Mapping[str, str]) -> set[str]:
+    """Return the packages that requirements name whose marker matches or cannot be evaluated."""
     found = set()
     for line in lines:
         bare, _, marker = line.partition(";")

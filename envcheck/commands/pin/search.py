@@ -8,6 +8,7 @@ the bound cannot be met, the search refuses every choice that breaks the rule.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from envcheck import resolver_backends as backends
 from envcheck.commands.pin import other_cuda, writing
 from envcheck.commands.pin.completion import Completer, completion_request
-from envcheck.commands.pin.releases import searched_releases
+from envcheck.commands.pin.releases import needing_source, searched_releases
 from envcheck.commands.pin.target import LockTarget, describe
 from envcheck.core import versions
 from envcheck.core.errors import ExamineError, NoSolutionError
@@ -112,13 +113,14 @@ class _NeedsSource(NamedTuple):
 class _DeadEnd(NamedTuple):
     """A search without an answer: the problem, what ruled it out, and why the last completed lock failed.
 
-    If newer releases were excluded because they need packages without wheels, `needs_source` has both.
+    If newer releases were excluded because they need packages without wheels, `needs_source` has both, the
+    newest first.
     """
 
     problem: SearchProblem
     reasons: frozenset[Reason]
     last_failure: str
-    needs_source: _NeedsSource | None = None
+    needs_source: tuple[_NeedsSource, ...] = ()
 
 
 class _Search:
@@ -139,7 +141,7 @@ class _Search:
         self._asked_backend = False
         self._known_newest: Mapping[str, str] = {}
         self._spare: lock.Lock | None = None
-        self._needs_source: _NeedsSource | None = None
+        self._needs_source: tuple[_NeedsSource, ...] = ()
 
     def run(self) -> lock.Lock | _DeadEnd:
         """Return a lock, or the first dead end if there was one.
@@ -217,7 +219,9 @@ class _Search:
             NoSolutionError: nothing satisfies the requirements of the user.
         """
         self._last_failure = str(error)
-        learned = with_stated(self._problem.releases, stated_requirements(str(error)), choice)
+        if self._exclude_needing_source(error, request, choice):
+            return None
+        learned = with_stated(self._problem.releases, stated_requirements(error.chain), choice)
         if learned is not None and learned != self._problem.releases:
             self._problem = self._problem._replace(releases=learned)
             return None
@@ -235,11 +239,41 @@ class _Search:
         elif request.given:
             self._refuse([Objection("", tuple(choice.items()), message=self._last_failure)])
         else:
-            return self._let_backend_choose(request, choice)
+            return self._let_backend_choose(error, request, choice)
         return None
 
+    def _exclude_needing_source(
+        self, error: NoSolutionError, request: backends.CompletionRequest, choice: Mapping[str, str]
+    ) -> bool:
+        """Exclude every release that needs a package without wheels; return whether the choice has one.
+
+        The backend names such a package only for the releases that it was asked for, one after another.
+        """
+        from envcheck.commands.pin import unpinned
+        from envcheck.resolver_backends.index import availability
+
+        if not unpinned.names_a_source(error.chain):
+            return False
+        found = unpinned.source_only(self._completer, request, error.chain)
+        offers = availability.offers(self._completer.host, request, found)
+        sources = [name for name in found if not offers[name].usable and offers[name].source_only]
+        releases = tuple(needing_source(self._problem.releases, sources, self._goal.machine))
+        excluded = {(each.package, each.version) for each in releases if each.no_wheel}
+        excluded -= {(each.package, each.version) for each in self._problem.releases if each.no_wheel}
+        if not excluded & choice.items():
+            return False
+        self._problem = self._problem._replace(releases=releases)
+        needing = [
+            name for name in resolver.required_packages(self._problem) if (name, choice[name]) in excluded
+        ]
+        if needing:
+            named = tuple(f"{name} {choice[name]}" for name in needing)
+            self._needs_source += (_NeedsSource(named, tuple(sources)),)
+            self._completer.notes += unpinned.why_without_source(self._problem, needing, sources)
+        return True
+
     def _let_backend_choose(
-        self, request: backends.CompletionRequest, choice: Mapping[str, str]
+        self, error: NoSolutionError, request: backends.CompletionRequest, choice: Mapping[str, str]
     ) -> lock.Lock | None:
         """Return a lock in which the backend chose all but the required packages, or None.
 
@@ -259,13 +293,11 @@ class _Search:
                 if (newest := self._known_newest.get(name, version)) != version
             }
             if older:
-                sources = unpinned.source_only(self._completer, request, self._last_failure)
+                sources = unpinned.source_only(self._completer, request, error.chain)
                 if sources:
-                    needing = [
-                        name for name in older if unpinned.needs_one(self._last_failure, name, sources)
-                    ]
+                    needing = [name for name in older if unpinned.needs_one(error.chain, name, sources)]
                     releases = tuple(f"{name} {asked[name]}" for name in needing or older)
-                    self._needs_source = _NeedsSource(releases, sources)
+                    self._needs_source += (_NeedsSource(releases, sources),)
                 self._exclude_newer(older)
                 self._completer.notes += unpinned.why_older(older, self._last_failure, sources)
                 return None
@@ -278,7 +310,7 @@ class _Search:
         found = unpinned.choose_unpinned(self._goal, self._problem, self._completer, asked)
         if isinstance(found, lock.Lock):
             return found
-        refused = asked if asked and isinstance(found, unpinned.Unsolvable) else choice
+        refused = asked if asked and isinstance(found, unpinned.Unsolvable) else named_in(error.chain, choice)
         self._refuse([Objection("", tuple(refused.items()), message=self._last_failure)])
         return None
 
@@ -288,8 +320,11 @@ class _Search:
         found = unpinned.choose_unpinned(self._goal, self._problem, self._completer)
         if not isinstance(found, unpinned.Unsolvable):
             return found
+        if not found.reason:  # nothing fits in pairs, so the search finds the reasons itself
+            return None
         name, machine = self._goal.target.name, describe(self._goal)
         lines = [f"no versions for {name} fit {machine}; these requirements conflict:"]
+        lines += [f"  - {line}" for line in _needing_source_lines(self._needs_source)]
         lines += unpinned.describe_clash(self._goal, self._problem, self._completer, found)
         raise NoSolutionError("\n".join(lines))
 
@@ -318,6 +353,19 @@ class _Search:
         """Refuse only the exact versions that failed: another stack may have other dependencies."""
         narrow = tuple(each._replace(wide=False) for each in self._problem.objections)
         self._problem = self._problem._replace(objections=narrow)
+
+
+def named_in(chain: str, choice: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the part of a choice that a chain of reasons names; all of it if the chain names none.
+
+    Each premise of the chain names its packages, so the others of the choice do not matter.
+    """
+    named = {
+        name: version
+        for name, version in choice.items()
+        if re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", chain)
+    }
+    return named or choice
 
 
 def _another_release(yanked: backends.YankedError) -> UserRequirement:
@@ -445,7 +493,7 @@ def _explain_dead_end(
     """
     from envcheck.resolution import conflicts
 
-    if dead_end.needs_source is not None:
+    if dead_end.needs_source:
         return _explain_sources(goal, dead_end.needs_source)
     found = conflicts.prove(dead_end.problem, dead_end.reasons)
     lines = [f"no versions for {goal.target.name} fit {describe(goal)}; these requirements conflict:"]
@@ -457,18 +505,24 @@ def _explain_dead_end(
     return "\n".join(lines)
 
 
-def _explain_sources(goal: LockTarget, needs: _NeedsSource) -> str:
+def _needing_source_lines(needs: Sequence[_NeedsSource]) -> Iterator[str]:
+    for each in needs[:2]:
+        newest, packages = ", ".join(each.releases), ", ".join(each.packages)
+        yield f"{newest} needs what the index has as source only: {packages}"
+
+
+def _explain_sources(goal: LockTarget, needs: Sequence[_NeedsSource]) -> str:
     """Explain that newer releases need packages without wheels, and that no older release fits."""
     from envcheck.commands.pin import unpinned
 
-    older = ", ".join(release.rpartition(" ")[0] for release in needs.releases)
-    newest, packages = ", ".join(needs.releases), ", ".join(needs.packages)
+    named = (release.rpartition(" ")[0] for each in needs for release in each.releases)
+    older = ", ".join(dict.fromkeys(named))
     lines = (
         f"no versions for {goal.target.name} fit {describe(goal)}; these requirements conflict:",
-        f"  - {newest} needs what the index has as source only: {packages}",
+        *(f"  - {line}" for line in _needing_source_lines(needs)),
         f"  - no older release of {older} that can be installed from wheels fits",
         "a fix, not tried because it runs the packages' build code, now and on installation:",
-        f"  - {unpinned.allow_source(needs.packages)}",
+        f"  - {unpinned.allow_source(needs[0].packages)}",
         "    (what these packages require in turn is known only after that)",
     )
     return "\n".join(lines)

@@ -16,7 +16,7 @@ from envcheck.commands.pin import writing
 from envcheck.commands.pin.completion import Completer, completion_request
 from envcheck.commands.pin.target import LockTarget
 from envcheck.core.errors import ExamineError, NoSolutionError
-from envcheck.core.facts import Value
+from envcheck.core.facts import EMPTY_MAPPING, Value
 from envcheck.core.rules import UserRequirement
 from envcheck.lock import model as lock
 from envcheck.lock.install import build_needs
@@ -34,45 +34,62 @@ _NO_WHEEL = re.compile(r"Wheels are required for `([^`]+)` because building from
 _MOST_LINES = 5
 """Maximum number of lines shown of the backend's reasons."""
 
+_MOST_CLASHES = 7
+"""Maximum number of lines shown of the reasons and of the bounds that follow from pairs of packages."""
+
 
 class Unsolvable(NamedTuple):
-    """The backend found nothing within the judge's bounds, in its own words."""
+    """The backend found nothing within the judge's bounds, in its own words.
+
+    `narrowed` has a sentence for each package whose bound follows from other packages. If nothing fits in
+    pairs, the backend was not asked and the reason is empty.
+    """
 
     reason: str
+    narrowed: Mapping[str, str] = EMPTY_MAPPING
 
 
 def choose_unpinned(
     goal: LockTarget,
     problem: SearchProblem,
     completer: Completer,
-    exact: Mapping[str, str] | None = None,
+    exact: Mapping[str, str] = EMPTY_MAPPING,
 ) -> lock.Lock | Unsolvable | None:
     """Return a lock of the backend's choice that the judge accepts; None if the judge refuses all tried.
 
-    `exact` holds versions by package that the backend must take.
+    The backend gets the judge's bounds on single releases; if the judge refuses its choice, also those from
+    pairs of packages, then bounds from the objections. `exact` holds versions by package that it must take.
 
     Raises:
         ExamineError: the backend failed.
     """
-    learnt = [f"{name}=={version}" for name, version in (exact or {}).items()]
-    given = len(learnt)
+    bounds = [*resolver.judges_bounds(problem), *(f"{name}=={version}" for name, version in exact.items())]
+    learnt: list[str] = []
+    pairs: resolver.PairBounds | None = None
     for _ in range(ATTEMPTS):
-        request = open_request(goal, problem, learnt)
+        request = open_request(goal, problem, (*bounds, *learnt))
         try:
             pins = completer.complete(request)
         except backends.YankedError as error:
-            learnt.append(f"{error.name}!={error.version}")
+            bounds.append(f"{error.name}!={error.version}")
             continue
         except NoSolutionError as error:
-            return None if len(learnt) > given else Unsolvable(str(error))
+            return None if learnt else Unsolvable(error.chain, pairs.narrowed if pairs else EMPTY_MAPPING)
         closure = {pin.name: pin.version for pin in pins}
         changed = changed_facts(problem, closure)
         stack = [name for name in resolver.wanted_packages(problem) if name in closure]
         found = resolver.objections(problem, closure, changed, stack)
         if not found:
             return writing.build_lock(goal, pins, request.build, changed)
-        bounds = [bound for objection in found for bound in (*objection.bounds, *objection.alternatives)]
-        fresh = next((bound for bound in bounds if bound not in learnt), "")
+        if pairs is None:
+            pairs = resolver.bounds_of_pairs(problem, exact)
+            if pairs is None:
+                return Unsolvable("")
+            if not set(pairs.constraints) <= set(bounds):
+                bounds += pairs.constraints
+                continue
+        helping = [bound for objection in found for bound in (*objection.bounds, *objection.alternatives)]
+        fresh = next((bound for bound in helping if bound not in learnt), "")
         if not fresh:
             return None
         learnt.append(fresh)
@@ -85,9 +102,11 @@ def newest_alone(goal: LockTarget, problem: SearchProblem, completer: Completer)
     Raises:
         ExamineError: the backend failed.
     """
-    found = {}
+    found, bounds = {}, (*resolver.judges_bounds(problem),)
     for name in resolver.required_packages(problem):
-        request = replace(open_request(goal, problem, ()), also=(name, *build_needs(problem.target.build)))
+        request = replace(
+            open_request(goal, problem, bounds), also=(name, *build_needs(problem.target.build))
+        )
         try:
             pins = completer.complete(request)
         except NoSolutionError:
@@ -105,6 +124,21 @@ def why_older(newest: Mapping[str, str], reason: str, sources: Sequence[str]) ->
     return [
         f"{name}: {version} is the newest that can be installed: {why}" for name, version in newest.items()
     ]
+
+
+def why_without_source(problem: SearchProblem, names: Iterable[str], sources: Sequence[str]) -> Iterator[str]:
+    """Yield a note for each package whose newer releases need packages that the index has as source only."""
+    for name in names:
+        left = resolver.candidates(problem, name)[0]
+        newest = (
+            f"{left[0].version} is the newest that needs none of" if left else "every release needs one of"
+        )
+        yield "; ".join([f"{name}: {newest} {', '.join(sources)}", *source_hint(sources)])
+
+
+def names_a_source(reason: str) -> bool:
+    """Return whether a reason names a package that would have to be built."""
+    return _NO_WHEEL.search(reason) is not None
 
 
 def source_only(completer: Completer, request: backends.CompletionRequest, reason: str) -> tuple[str, ...]:
@@ -154,16 +188,16 @@ def allow_source(names: Iterable[str]) -> str:
 
 
 def open_request(
-    goal: LockTarget, problem: SearchProblem, learnt: Sequence[str]
+    goal: LockTarget, problem: SearchProblem, bounds: Sequence[str]
 ) -> backends.CompletionRequest:
-    """Return the request for the target's and the user's packages with no version fixed."""
+    """Return the request for the target's and the user's packages within bounds, with no version fixed."""
     names = resolver.wanted_packages(problem)
     newest = {name: found[0].version for name in names if (found := resolver.candidates(problem, name)[0])}
     request = completion_request(goal, {}, resolver.built(problem, newest), ())
     return replace(
         request,
         also=(*request.also, *(name for name in goal.target.packages if name not in request.also)),
-        constraints=(*request.constraints, *resolver.judges_bounds(problem), *learnt),
+        constraints=(*request.constraints, *bounds),
     )
 
 
@@ -187,8 +221,13 @@ def describe_clash(
     goal: LockTarget, problem: SearchProblem, completer: Completer, unsolvable: Unsolvable
 ) -> Iterator[str]:
     """Yield the backend's reasons, one per line, and the user's bounds whose removal would help."""
-    yield from (f"  - {line}" for line in reason_lines(unsolvable.reason))
-    sources = source_only(completer, open_request(goal, problem, ()), unsolvable.reason)
+    lines = reason_lines(unsolvable.reason)
+    named = (name for name in unsolvable.narrowed if any(_names(line, name) for line in lines))
+    yield from (
+        f"  - {line}" for line in (*(unsolvable.narrowed[name] for name in named), *lines)[:_MOST_CLASHES]
+    )
+    request = open_request(goal, problem, (*resolver.judges_bounds(problem),))
+    sources = source_only(completer, request, unsolvable.reason)
     ways = [*source_hint(sources), *_ways_out(goal, problem, completer, unsolvable.reason)]
     yield "fixes, each of them tried:" if ways else "none of the single changes that were tried helps"
     yield from (f"  - {way}" for way in ways)
@@ -204,6 +243,10 @@ def reason_lines(reason: str) -> list[str]:
     lines = kept or [reason]
     more = [f"and {len(lines) - _MOST_LINES} more reasons"] if len(lines) > _MOST_LINES else []
     return [line[:300] for line in (*lines[:_MOST_LINES], *more)]
+
+
+def _names(text: str, package: str) -> bool:
+    return re.search(rf"(?<![\w.-]){re.escape(package)}(?![\w-])", text) is not None
 
 
 def _ways_out(goal: LockTarget, problem: SearchProblem, completer: Completer, reason: str) -> Iterator[str]:

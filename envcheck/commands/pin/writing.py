@@ -45,9 +45,14 @@ def build_lock(
     )
 
 
+def once_installed(target: str) -> str:
+    """Return the command that tests a lock which nobody has tested, as the end of a sentence."""
+    return f"once installed: envcheck selftest --target {target} --level 3 --python ENV"
+
+
 def how_tried(target: Target, known: Matrix, pins: Sequence[lock.Pin]) -> str:
     """Return what was tested of a lock that was never installed: at most its stack was measured."""
-    test = f"once installed: envcheck selftest --target {target.name} --level 3 --python ENV"
+    test = once_installed(target.name)
     versions = {pin.name: pin.version for pin in pins}
     dates = [
         cell.date

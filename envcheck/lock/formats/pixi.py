@@ -54,6 +54,8 @@ def _body(lock: Lock) -> Iterator[str]:
 
 
 def _source(pin: Pin) -> str:
+    if pin.index:
+        return f"{{ version = {_quoted(f'=={pin.version}')}, index = {_quoted(pin.index)} }}"
     return f"{{ url = {_quoted(pin.url)} }}" if pin.url else _quoted(f"=={pin.version}")
 
 

@@ -8,7 +8,8 @@ differently is named in both groups. No override is needed: a lock agrees with t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from envcheck.core.facts import normalised
@@ -98,18 +99,37 @@ def _table(lock: Lock, groups: Sequence[_Group], build: Sequence[str]) -> Iterat
 
 
 def _sources(groups: Sequence[_Group]) -> Iterator[str]:
-    """Yield where the wheels come from that are not on the default index."""
+    """Yield where the wheels come from that are not on the default index.
+
+    uv takes from an explicit index only what names it. Where the index is not known, the wheel is named.
+    """
     found: dict[str, dict[str, list[str]]] = {}
+    indexes: dict[str, str] = {}
     for group in groups:
         for pin in group.pins.values():
-            if pin.url:
-                found.setdefault(pin.name, {}).setdefault(pin.url, []).append(group.name)
+            if pin.index:
+                name = indexes.setdefault(pin.index, _index_name(pin, indexes.values()))
+                found.setdefault(pin.name, {}).setdefault(f'index = "{name}"', []).append(group.name)
+            elif pin.url:
+                found.setdefault(pin.name, {}).setdefault(f'url = "{pin.url}"', []).append(group.name)
     if found:
         yield ""
         yield "[tool.uv.sources]"
-    for name, urls in found.items():
-        sources = (f'{{ url = "{url}", group = "{group}" }}' for url in urls for group in urls[url])
-        yield f"{name} = [{', '.join(sources)}]"
+    for package, places in found.items():
+        sources = (f'{{ {place}, group = "{group}" }}' for place in places for group in places[place])
+        yield f"{package} = [{', '.join(sources)}]"
+    for address, name in indexes.items():
+        yield ""
+        yield "[[tool.uv.index]]"
+        yield f'name = "{name}"'
+        yield f'url = "{address}"'
+        yield "explicit = true"
+
+
+def _index_name(pin: Pin, taken: Collection[str]) -> str:
+    """Return a name for the index of a pin: the label of its build, such as `cu118`."""
+    label = re.sub(r"[^a-z0-9-]", "-", pin.version.partition("+")[2].lower()) or "extra"
+    return label if label not in taken else f"{label}-{len(taken) + 1}"
 
 
 def _builds(groups: Sequence[_Group], build: Sequence[str]) -> Iterator[str]:

@@ -13,10 +13,11 @@ Dependencies are searched too, but one is chosen only if a chosen release requir
 
 `problem` holds requests and answers, `candidates` the releases to choose from, and `refusing_rules` the rules
 that may refuse a choice. `choice_judge` judges partial choices, `search` searches, and `objections` judges a
-whole lock. `bounds` expresses the verdicts on single releases as version bounds.
+whole lock. `consistency` compares packages in pairs, for searches that take too long. `bounds` expresses the
+verdicts on releases as version bounds.
 """
 
-from envcheck.resolution.resolver.bounds import judges_bounds
+from envcheck.resolution.resolver.bounds import PairBounds, bounds_of_pairs, judges_bounds
 from envcheck.resolution.resolver.candidates import (
     admits,
     built,
@@ -33,10 +34,12 @@ from envcheck.resolution.resolver.search import solve
 __all__ = [
     "Answer",
     "Objection",
+    "PairBounds",
     "Reason",
     "Release",
     "SearchProblem",
     "admits",
+    "bounds_of_pairs",
     "built",
     "candidates",
     "free_values",

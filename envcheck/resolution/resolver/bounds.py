@@ -1,12 +1,15 @@
-"""The verdicts on single releases, as version bounds for an installer."""
+"""The verdicts on releases, alone and in pairs, as version bounds for an installer."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from envcheck.core import versions
+from envcheck.core.facts import EMPTY_MAPPING
 from envcheck.resolution.resolver.candidates import candidates, wanted_packages
 from envcheck.resolution.resolver.choice_judge import ChoiceJudge
+from envcheck.resolution.resolver.consistency import consistent_releases
 from envcheck.resolution.resolver.problem import Release, SearchProblem
 
 
@@ -21,14 +24,50 @@ def judges_bounds(problem: SearchProblem) -> Iterator[str]:
     for name in dict.fromkeys((*wanted, *problem.dependencies)):
         offered = candidates(problem, name)[0]
         allowed = _not_refused_alone(problem, name, offered)
-        every = sorted(
-            {release.version for release in problem.releases if release.package == name}, key=versions.order
-        )
-        bound = _bound(allowed, every) if name in wanted else ""
+        bound = bound_on(allowed, every_release(problem, name)) if name in wanted else ""
         refused = [release.version for release in offered if release.version not in allowed]
         bound = bound or ",".join(f"!={version}" for version in refused)
         if bound:
             yield f"{name}{bound}"
+
+
+class PairBounds(NamedTuple):
+    """A constraint for each package that must be chosen; in words, by package, which others narrow it."""
+
+    constraints: tuple[str, ...]
+    narrowed: Mapping[str, str]
+
+
+def bounds_of_pairs(problem: SearchProblem, exact: Mapping[str, str] = EMPTY_MAPPING) -> PairBounds | None:
+    """Return constraints that leave out the releases for which another package has no partner.
+
+    `exact` has versions that are fixed. The result is None if nothing can be chosen.
+    """
+    wanted = wanted_packages(problem)
+    order = (*wanted, *(name for name in problem.dependencies if name not in wanted))
+    offered = {name: candidates(problem, name)[0] for name in order}
+    requires = {(each.package, each.version): each.requires for found in offered.values() for each in found}
+    releases = {
+        name: [each.version for each in offered[name] if exact.get(name, each.version) == each.version]
+        for name in wanted
+    }
+    left = consistent_releases(ChoiceJudge(problem, (), order, requires), releases)
+    if left.releases is None:
+        return None
+    constraints, narrowed = [], {}
+    for name, found in left.releases.items():
+        kept = sorted(map(str, found), key=versions.order)
+        constraints.append(f"{name}{bound_on(frozenset(kept), every_release(problem, name))}")
+        if others := ", ".join(sorted(left.partners.get(name, ()))):
+            span = kept[0] if len(kept) == 1 else f"{kept[0]} to {kept[-1]}"
+            narrowed[name] = f"only {name} {span} fits {others}, by their requirements and code"
+    return PairBounds(tuple(constraints), narrowed)
+
+
+def every_release(problem: SearchProblem, name: str) -> list[str]:
+    """Return all releases of a package that the problem has, oldest first."""
+    found = {release.version for release in problem.releases if release.package == name}
+    return sorted(found, key=versions.order)
 
 
 def _not_refused_alone(problem: SearchProblem, name: str, offered: Sequence[Release]) -> frozenset[str]:
@@ -40,7 +79,7 @@ def _not_refused_alone(problem: SearchProblem, name: str, offered: Sequence[Rele
     )
 
 
-def _bound(allowed: frozenset[str], every: Sequence[str]) -> str:
+def bound_on(allowed: Collection[str], every: Sequence[str]) -> str:
     """Return the bound that admits only the allowed releases; empty if none is allowed.
 
     `every` has all releases, oldest first.

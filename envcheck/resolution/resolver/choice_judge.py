@@ -156,8 +156,8 @@ class ChoiceJudge:
     def refusals(self, name: str, chosen: Choice) -> Iterator[Refusal]:
         """Yield what refuses a choice because of `name`, the variable that was added last."""
         for rule, ordered in self._rules.get(name, ()):
-            classes = (self._classes.class_of(other, chosen[other]) for other in ordered if other in chosen)
-            key = (rule.id, *classes)
+            present = [other for other in ordered if other in chosen]
+            key = (rule.id, *((other, self._classes.class_of(other, chosen[other])) for other in present))
             if key not in self._refusals:
                 self._refusals[key] = self._judge_rule(rule, ordered, chosen)
             refusal = self._refusals[key]

@@ -6,8 +6,10 @@ from collections.abc import Collection, Iterator, Mapping
 
 from envcheck.core.facts import Fact, Inventory, Known, Value, family, package_key, package_name
 from envcheck.core.findings import Finding
+from envcheck.core.rules import Rule
 from envcheck.knowledge.atlas_rules import rules_here
 from envcheck.knowledge.generated_rules import requirement_rules, target_rules
+from envcheck.resolution.resolver.bounds import bound_on, every_release
 from envcheck.resolution.resolver.choice_judge import fact_in_lock
 from envcheck.resolution.resolver.problem import Objection, SearchProblem
 from envcheck.resolution.resolver.refusing_rules import refusing_rules, scope
@@ -66,13 +68,14 @@ def _objection(
     names = {name for name in scope(finding.rule, problem.known) if family(name) != "train"}
     concerned = sorted(names & set(stack)) or sorted(stack)
     added = tuple((name, pins.get(name, "")) for name in sorted(names - set(stack)))
+    chosen = [name for name, version in added if version]
     return Objection(
         rule=finding.rule.id,
         stack=tuple((name, pins[name]) for name in concerned),
         added=added,
         wide=bool(added) and bool(names & set(stack)) and problem.known.rule(finding.rule.id) is not None,
         message=finding.rule.title,
-        bounds=_bounds(finding, inventory, {name for name, version in added if version}),
+        bounds=_bounds(finding, inventory, chosen) or _bounds_by_trial(problem, finding, inventory, chosen),
         alternatives=tuple(_alternatives(finding, inventory, names)),
     )
 
@@ -93,3 +96,23 @@ def _bounds(finding: Finding, inventory: Inventory, added: Collection[str]) -> t
         if bound is not None and all(package_name(key) in added for key, _ in bound.set):
             return tuple(f"{package_name(key)}{value}" for key, value in bound.set)
     return ()
+
+
+def _bounds_by_trial(
+    problem: SearchProblem, finding: Finding, inventory: Inventory, added: Collection[str]
+) -> tuple[str, ...]:
+    """Return the bound on the first of these packages that some of its releases keep without the finding.
+
+    Rules from the atlas and from metadata have no fixes that name a release.
+    """
+    for name in added:
+        every = every_release(problem, name)
+        allowed = [version for version in every if not _is_broken(finding.rule, inventory, name, version)]
+        if allowed:
+            return (f"{name}{bound_on(allowed, every)}",)
+    return ()
+
+
+def _is_broken(rule: Rule, inventory: Inventory, name: str, version: str) -> bool:
+    other = inventory.with_facts([fact_in_lock(name, version)])
+    return any(judge.forbids_lock(finding) for finding in judge.judge(other, [rule]).findings)

@@ -35,7 +35,8 @@ class Objection(NamedTuple):
     If `wide`, the search judges the rule as if the added packages were installed (an empty version means not
     installed), and so refuses every stack that breaks the rule with them. Otherwise, it refuses only stacks
     with exactly these versions. `message` is the rule's title. `bounds` has the constraints of the rule's
-    first fix that changes only added packages (`numpy==1.26.4`). `alternatives` has a constraint for each of
+    first fix that changes only added packages (`numpy==1.26.4`); if it has no such fix, the releases of one
+    added package with which the rule passes. `alternatives` has a constraint for each of
     the rule's fixes that changes one package.
     """
 

@@ -17,6 +17,7 @@ from envcheck.resolution.resolver.candidates import (
     wanted_packages,
 )
 from envcheck.resolution.resolver.choice_judge import Choice, ChoiceJudge, Refusal
+from envcheck.resolution.resolver.consistency import consistent_releases
 from envcheck.resolution.resolver.problem import Answer, Reason, SearchProblem
 from envcheck.resolution.resolver.refusing_rules import reason_of
 
@@ -25,6 +26,9 @@ NODES = 60_000
 
 A dependency that no chosen package requires is not counted: it is left out at once.
 """
+
+NODES_BEFORE_PAIRS = 3_000
+"""Number of choices after which the packages are compared in pairs, which leaves less to search."""
 
 _Domains = Mapping[str, Sequence[Value | None]]
 _Measured = Mapping[str, str]
@@ -49,14 +53,15 @@ def solve(problem: SearchProblem, without: Container[Reason] = ()) -> Answer:
         if offer.required:
             # Find the newest releases of the user's packages first and fix them, so that a measured
             # combination cannot make them older.
-            run = _SearchRun(judge, _domains(problem, offer, {}, free))
+            run = _SearchRun(judge, _domains(problem, offer, {}, free), tuple(offer.releases))
             newest, nodes = run.solution(), nodes + run.nodes
             reasons |= run.reasons
             if newest is None:
                 continue
         required = {name: str(newest[name]) for name in offer.required} if newest else {}
         for pkg in (*measured, *([] if newest else [{}])):
-            run = _SearchRun(judge, _domains(problem, offer, {**pkg, **required}, free))
+            domains = _domains(problem, offer, {**pkg, **required}, free)
+            run = _SearchRun(judge, domains, tuple(offer.releases))
             found, nodes = run.solution(), nodes + run.nodes
             if found is not None:
                 return _answer(problem, found, nodes, measured=bool(pkg))
@@ -180,31 +185,54 @@ def _is_offered(pkg: _Measured, target: Target, offered: Mapping[str, Sequence[s
 # --- one run ----------------------------------------------------------------------------------------
 
 
+class _TooManyNodesError(Exception):
+    """More choices were judged than a run may judge."""
+
+
 class _SearchRun:
-    """One depth-first run over given domains.
+    """One depth-first run over given domains; `wanted` are the packages that every choice has.
 
     `reasons` collects everything that refused a choice, and `nodes` counts the choices judged. `_conflicts`
     has sets of values that turned out incompatible, by the last variable of each set. `_hints` has bounds, by
     variable, from fixes for the refused best value of another variable.
     """
 
-    def __init__(self, judge: ChoiceJudge, domains: _Domains) -> None:
-        self.judge, self.domains = judge, domains
+    def __init__(self, judge: ChoiceJudge, domains: _Domains, wanted: Sequence[str]) -> None:
+        self.judge, self.domains, self.wanted = judge, domains, wanted
         self.reasons: set[Reason] = set()
+        self._most_nodes = NODES_BEFORE_PAIRS
         self.nodes = 0
         self._conflicts: dict[str, list[tuple[dict[str, Value | None], frozenset[str]]]] = {}
         self._hints: dict[str, list[Value]] = {}
 
     def solution(self) -> dict[str, Value | None] | None:
-        """Return the first complete choice that nothing refuses, or None."""
-        found = self.extend({})
+        """Return the first complete choice that nothing refuses, or None.
+
+        Raises:
+            NoSolutionError: the search gave up after `NODES` choices.
+        """
+        try:
+            found = self.extend({})
+        except _TooManyNodesError:
+            left = consistent_releases(self.judge, {name: self.domains[name] for name in self.wanted})
+            self.reasons |= left.reasons
+            if left.releases is None:
+                return None
+            self.domains = {**self.domains, **left.releases}
+            self._most_nodes = NODES
+            try:
+                found = self.extend({})
+            except _TooManyNodesError:
+                raise NoSolutionError(
+                    f"no answer after {NODES} combinations; ask for fewer packages"
+                ) from None
         return found if isinstance(found, dict) else None
 
     def extend(self, chosen: dict[str, Value | None]) -> dict[str, Value | None] | frozenset[str]:
         """Return a complete choice that extends this one, or the variables whose values make that impossible.
 
         Raises:
-            NoSolutionError: the search gave up after `NODES` choices.
+            _TooManyNodesError: more than `_most_nodes` choices were judged.
         """
         order = self.judge.order
         if len(chosen) == len(order):
@@ -215,8 +243,8 @@ class _SearchRun:
         while left:
             value = left.pop(0)
             self.nodes += value is not None
-            if self.nodes > NODES:
-                raise NoSolutionError(f"no answer after {NODES} combinations; ask for fewer packages")
+            if self.nodes > self._most_nodes:
+                raise _TooManyNodesError
             extended = {**chosen, name: value}
             refusal = self._refusal(name, extended)
             if refusal is None:

@@ -92,7 +92,7 @@ def _read_index(
         version = _labelled_version(file, name, tags)
         if not version:
             continue
-        pin = _pin(file, name, version, request)
+        pin = _pin(file, name, version, request, index.url)
         if isinstance(pin, str):
             refused[version] = pin
             continue
@@ -109,8 +109,11 @@ def _labelled_version(file: ListedFile, name: str, tags: Collection[Tag]) -> str
     return "" if release[2] is None or release[2].isdisjoint(tags) else str(release[1])
 
 
-def _pin(file: ListedFile, name: str, version: str, request: CompletionRequest) -> Pin | str:
-    """Return the wheel as a pin, or the reason why a lock may not contain it."""
+def _pin(file: ListedFile, name: str, version: str, request: CompletionRequest, index: str) -> Pin | str:
+    """Return the wheel as a pin, or the reason why a lock may not contain it.
+
+    `index` is the address of the index, which was found harmless.
+    """
     if file.yanked:
         return "it was withdrawn there"
     if request.before and not "" < file.uploaded < request.before:
@@ -124,7 +127,7 @@ def _pin(file: ListedFile, name: str, version: str, request: CompletionRequest) 
     head, _, last = url.rpartition("/")
     url = f"{head}/{unquote(last).replace('+', '%2B')}"  # servers disagree about a bare plus sign
     try:
-        return Pin(name, version, (Artifact(file.name, file.sha256.lower()),), url)
+        return Pin(name, version, (Artifact(file.name, file.sha256.lower()),), url, index)
     except ValueError:
         return "its address must not be in a lock"
 

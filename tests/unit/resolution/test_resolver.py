@@ -225,6 +225,21 @@ def test_a_search_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatc
         resolver.solve(problem({name: [str(v) for v in range(8)] for name in names}, odd))
 
 
+def test_a_package_whose_releases_others_refuse_among_them_takes_few_choices() -> None:
+    """Each pair of `a` and `b` refuses all of `z`; the search would learn this for one pair after another."""
+    names = {"a": "0", "b": "1"}
+    clash = "".join(
+        forbids({name: ">=0", "z": f"=={z}"}, f"{name}{z}")
+        for name, first in names.items()
+        for z in range(int(first), 60, 2)
+    )
+    numbers = [str(n) for n in range(60)]
+    answer = resolver.solve(problem({"a": numbers, "b": numbers, "z": numbers}, clash))
+    assert answer.versions is None
+    assert {("rule", "a0"), ("rule", "b59")} <= answer.reasons
+    assert answer.nodes <= search.NODES_BEFORE_PAIRS + 1
+
+
 # --- against brute force ----------------------------------------------------------------------------
 
 
@@ -303,3 +318,23 @@ def test_the_judges_bounds_leave_what_may_be_chosen() -> None:
     clash = forbids({"a": "==2"}, "a-rule") + forbids({"a": "==1", "b": "==9"}, "together")
     asked = problem({"a": ["3", "2", "1"], "b": ["9"]}, clash)
     assert sorted(resolver.judges_bounds(asked)) == ["a>=1,<=3,!=2", "b>=9,<=9"]
+
+
+def test_bounds_of_pairs_leave_out_what_another_package_has_no_partner_for() -> None:
+    clash = forbids({"a": "==1", "b": "==9"}, "together")
+    asked = problem({"a": ["3", "2", "1"], "b": ["9", "8"]}, clash)
+    found = resolver.bounds_of_pairs(asked, {"b": "9"})
+    assert found is not None
+    assert found.constraints == ("a>=2,<=3", "b>=9,<=9")
+    assert found.narrowed == {"a": "only a 2 to 3 fits b, by their requirements and code"}
+    assert resolver.bounds_of_pairs(asked, {"a": "1", "b": "9"}) is None
+
+
+def test_a_rule_without_a_fix_bounds_the_package_that_the_backend_added() -> None:
+    asked = problem({"a": ["1"]}, forbids({"a": "==1", "d": ">=82"}, "no-more-resources"))
+    offered = tuple(Release("d", version) for version in ("80", "81", "82", "84"))
+    asked = asked._replace(releases=(*asked.releases, *offered), dependencies=("d",))
+    (found,) = resolver.objections(asked, {"a": "1", "d": "84"}, {}, ["a"])
+    assert found.bounds == ("d>=80,<=81",)
+    unlisted = asked._replace(releases=asked.releases[:1])
+    assert [each.bounds for each in resolver.objections(unlisted, {"a": "1", "d": "84"}, {}, ["a"])] == [()]
