@@ -2,7 +2,8 @@
 
     python benchmarks/configurations.py FOLDER [--part PART] [--wrong]
 
-FOLDER holds the repositories as `OWNER+NAME/`, each at the commit that `configurations.tsv` names. That table
+FOLDER holds the repositories as `OWNER+NAME/`, each at the commit that `configurations.tsv` names; others are
+counted as not scored. That table
 lists each file, the folder from which it is launched, and the facts that a careful reader knows from it, from
 the files that it names and from the documentation of its trainer. It was written before envcheck's answers
 were seen. A fact may have several right values (`ddp|none`). If `?` is among them, the reader was not
@@ -208,8 +209,12 @@ def main() -> int:
     matrix = examine.knowledge()
     groups: dict[str, Counter[str]] = {}
     slowest = 0.0
+    missing: set[str] = set()
     for row in expected_files():
         if options.part not in (None, row.part):
+            continue
+        if not (root / row.repository.replace("/", "+")).is_dir():
+            missing.add(row.repository)
             continue
         facts, error, seconds = facts_of(row, root, matrix)
         slowest = max(slowest, seconds)
@@ -220,6 +225,8 @@ def main() -> int:
             print_wrong(row, error, found)
     for group in sorted(groups, key=lambda name: (" " in name, name)):
         print(f"{group:32} {share(groups[group])}")
+    if missing:
+        print(f"not scored: {len(missing)} repositories are not in {root}")
     print(f"slowest file: {slowest:.2f} s of CPU time")
     return 0
 

@@ -87,13 +87,18 @@ def may_train(words: tuple[Argument, ...]) -> bool:
 
 def _has_training_arguments(words: tuple[Argument, ...]) -> bool:
     """Return whether an unknown command, such as a project's own, takes arguments of a trainer."""
-    given = {word.text.partition("=")[0].lstrip("-").replace("-", "_") for word in words[1:]}
     names = [base_name(word.text) for word in words]
     starts_another = any(
         name in _FLAGS or name.endswith(".py") or _PYTHON.fullmatch(name) is not None for name in names
     )
     starts_another = starts_another or names[0].startswith("-") or names[0] in _SHELLS
-    return not starts_another and len(given & _OF_TRAINERS) >= _ENOUGH
+    return not starts_another and has_training_arguments(words[1:])
+
+
+def has_training_arguments(words: tuple[Argument, ...]) -> bool:
+    """Return whether enough of a program's arguments are those of trainers."""
+    given = {word.text.partition("=")[0].lstrip("-").replace("-", "_") for word in words}
+    return len(given & _OF_TRAINERS) >= _ENOUGH
 
 
 def launch_line(words: tuple[Argument, ...]) -> LaunchLine | None:

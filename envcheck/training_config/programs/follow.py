@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
+from envcheck.core.facts import Tri
 from envcheck.training_config.programs.expressions import ProgramTooLongError
 from envcheck.training_config.programs.hydra import ReadConfiguration
 from envcheck.training_config.programs.interpreter import FollowedCall
@@ -22,7 +23,7 @@ class FollowedProgram(NamedTuple):
     `names` are those in the code that it reaches, `unread` the packages that this code calls, `packages`
     those that its modules import, `followed` the functions and classes that it reaches. `incomplete` is the
     reason why some of its code may not have been reached, or "". `unfreezes` says that it makes parameters
-    trainable.
+    trainable, `trains` whether it starts a training.
     """
 
     calls: tuple[FollowedCall, ...]
@@ -33,6 +34,7 @@ class FollowedProgram(NamedTuple):
     files: tuple[str, ...]
     followed: frozenset[ast.AST]
     unfreezes: bool
+    trains: Tri
 
 
 def follow(
@@ -62,16 +64,16 @@ def follow(
         follower.incomplete = "the program is too long to be followed"
     calls, trains = _of_training(follower.calls, waiting_from)
     incomplete = follower.incomplete or ("some of its modules are too large" if project.limited else "")
-    incomplete = incomplete or ("" if trains else "no training is reached")
     return FollowedProgram(
         calls,
         frozenset(follower.names),
         frozenset(follower.unread - {*sys.stdlib_module_names, "builtins", "super", ""}),
         frozenset(follower.packages),
-        incomplete,
+        incomplete or ("" if trains else "no training is reached"),
         tuple(each.path for each in project.modules()),
         frozenset(follower.followed),
         follower.unfreezes,
+        _trains(follower.calls, everything_followed=not incomplete),
     )
 
 
@@ -99,6 +101,15 @@ def _of_training(calls: Sequence[FollowedCall], waiting_from: int) -> tuple[tupl
     certain = {call.node for call in own if not call.conditions}
     kept = (call for call in own if not call.conditions or call.node not in certain)
     return tuple(kept), bool(training)
+
+
+def _trains(calls: Sequence[FollowedCall], *, everything_followed: bool) -> Tri:
+    """Return whether a program trains; an object of a trainer may be made only to evaluate."""
+    if any(_starts_training(call) or _trains_a_step(call) for call in calls):
+        return Tri.YES
+    if any(map(_makes_a_trainer, calls)):
+        return Tri.MAYBE
+    return Tri.NO if everything_followed else Tri.MAYBE
 
 
 def _starts_training(call: FollowedCall) -> bool:

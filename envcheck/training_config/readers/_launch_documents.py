@@ -13,12 +13,17 @@ from operator import itemgetter
 from typing import TypeAlias
 
 from envcheck.core.errors import InputError, Place
-from envcheck.core.facts import Unknown
+from envcheck.core.facts import Tri, Unknown
 from envcheck.core.findings import Diagnostic
 from envcheck.core.rules import Severity
 from envcheck.training_config.document import Document, ProgramSource, Scalar, Setting, SettingValue
 from envcheck.training_config.launch_scripts.follow import FollowedScript, follow
-from envcheck.training_config.launch_scripts.launchers import LaunchLine, launch_line, may_train
+from envcheck.training_config.launch_scripts.launchers import (
+    LaunchLine,
+    has_training_arguments,
+    launch_line,
+    may_train,
+)
 from envcheck.training_config.launch_scripts.processes import EXPORTED, launcher, process_count
 from envcheck.training_config.launch_scripts.ray_jobs import with_runtime_environment
 from envcheck.training_config.launch_scripts.session import TooLongError, nothing_beside
@@ -54,6 +59,13 @@ _TRAINING_NAMES = re.compile(r"trainer|backward|optimizer|fine_?tun|training_ste
 _TRAINING_PACKAGES = frozenset(
     {"verl", "openrlhf", "llamafactory", "axolotl", "swift", "torchtune", "nemo_rl"}
 )
+_WORDS = re.compile(r"[a-z]+")
+_TRAINING_WORDS = frozenset(
+    {"sft", "dpo", "grpo", "ppo", "orpo", "kto", "rloo", "rm", "rlhf", "lora", "qlora", "pt", "cpt"}
+)
+_TRAINING_BEGINNINGS = ("train", "finetun", "pretrain", "tune", "distill")
+"""Words in the name of a program, and beginnings of such words, that suggest that it trains."""
+
 _HYDRA_MAIN = re.compile(r"@hydra\.main\(([^)]{0,400})\)")
 _HYDRA_ARGUMENT = re.compile(r"(config_path|config_name)\s*=\s*[\"']([\w./-]+)[\"']")
 _MOST_FOLLOWED = 12  # programs that are followed for one script
@@ -80,7 +92,7 @@ def documents(text: str, file: str, beside: Beside | None = None) -> tuple[Docum
         raise InputError(file, "its variables, functions or loops grow without limit") from None
     program = cache(partial(launched_program, beside=beside or nothing_beside))
     follower = _ProgramFollower(beside or nothing_beside)
-    launches = _training_launches(script, program)
+    launches = _training_launches(script, lines, program, follower)
     if not launches:
         raise InputError(file, "a shell script in which nothing starts a training that can be read")
     found: list[Document] = []
@@ -99,7 +111,7 @@ def documents(text: str, file: str, beside: Beside | None = None) -> tuple[Docum
 
 
 def _training_launches(
-    script: FollowedScript, program: ReadProgram
+    script: FollowedScript, lines: SourceLines, program: ReadProgram, follower: _ProgramFollower
 ) -> list[tuple[LaunchCommand, LaunchLine]]:
     """Return the launch lines that train; if all do other work, all of them."""
     commands = [with_runtime_environment(command, EXPORTED) for command in script.commands]
@@ -109,7 +121,44 @@ def _training_launches(
         launches = [(command, line) for command, line in launches if not _only_predicts(line)]
     if len(launches) == 1:
         return launches
-    return [each for each in launches if not _does_other_work(*each, program)] or launches
+    launches = [each for each in launches if not _does_other_work(*each, program)] or launches
+    if len({line.program for _, line in launches}) <= 1:
+        return launches
+    return _likeliest(launches, [_trains(*each, lines, program, follower) for each in launches])
+
+
+def _likeliest(
+    launches: Sequence[tuple[LaunchCommand, LaunchLine]], evidence: Sequence[Tri]
+) -> list[tuple[LaunchCommand, LaunchLine]]:
+    """Return the launches that train; where none certainly does, those that may; else all."""
+    strongest = max(evidence)
+    return [each for each, trains in zip(launches, evidence, strict=True) if trains is strongest]
+
+
+def _trains(
+    command: LaunchCommand,
+    line: LaunchLine,
+    lines: SourceLines,
+    program: ReadProgram,
+    follower: _ProgramFollower,
+) -> Tri:
+    """Return whether a launch trains, by what its program does, or by its name and its arguments."""
+    name = line.program[-1]
+    if len(line.program) > 1 or name.partition(".")[0] in _TRAINING_PACKAGES:
+        return Tri.YES
+    settings, incomplete = _settings(line.arguments, lines)
+    code = program(name, command.folder)
+    followed = follower.follow_launch(code, command, settings, incomplete) if code is not None else None
+    if followed is not None and followed.trains is not Tri.MAYBE:
+        return followed.trains
+    words = set(_WORDS.findall(_last_part(name)))
+    named = words & _TRAINING_WORDS or any(word.startswith(_TRAINING_BEGINNINGS) for word in words)
+    return Tri.YES if named or has_training_arguments(line.arguments) else Tri.MAYBE
+
+
+def _last_part(program: str) -> str:
+    """Return the name of a program or module without its folders and packages, in lower case."""
+    return re.split(r"[./]", program.lower().removesuffix(".py"))[-1]
 
 
 def _only_predicts(line: LaunchLine) -> bool:
@@ -182,15 +231,16 @@ class _ProgramFollower:
         self._beside = beside
         self._found: dict[str, FollowedProgram | None] = {}
 
-    def follow(
-        self,
-        path: str,
-        folder: str,
-        given: Mapping[str, Scalar | Unknown],
-        rest: str,
-        more: Mapping[str, tuple[Scalar | Unknown, ...]],
+    def follow_launch(
+        self, code: LaunchedProgram, command: LaunchCommand, settings: Sequence[Setting], rest: str
     ) -> FollowedProgram | None:
-        """Return what following a program finds; None if too many have been followed."""
+        """Return what following a program with these arguments finds; None if too many have been followed.
+
+        `rest` is the reason why it may have other arguments, or "".
+        """
+        path, folder = code.file, command.folder
+        given = {setting.name: _option_value(setting.value) for setting in settings}
+        more = {each.name: tuple(map(_further_value, each.more)) for each in settings if each.more}
         key = repr((path, folder, sorted(given.items(), key=itemgetter(0)), rest, sorted(more.items())))
         if key not in self._found and len(self._found) < _MOST_FOLLOWED:
             self._found[key] = follow_program(path, folder, self._beside, given, rest, more)
@@ -246,11 +296,7 @@ class _LaunchDocuments:
                 *found,
                 last._replace(source=unparsed_source(program_name, self.command.folder, self.beside)),
             ]
-        given = {setting.name: _option_value(setting.value) for setting in settings}
-        more = {
-            setting.name: tuple(map(_further_value, setting.more)) for setting in settings if setting.more
-        }
-        followed = self.follower.follow(code.file, self.command.folder, given, incomplete, more)
+        followed = self.follower.follow_launch(code, self.command, settings, incomplete)
         names = code.with_followed(followed)
         found += self._stated_by_code(code, names, settings, incomplete, followed)
         return [*found, last._replace(source=names.source)]
