@@ -24,6 +24,9 @@ PROGRAM = "program"
 COMMAND = "command"
 """The name in a condition whose value must be the last words that start the program: `trl sft`, `dpo.py`."""
 
+LAUNCHED_BY = "launched_by"
+"""The name in a condition for what starts the processes of a program of Python."""
+
 CODE = "code"
 """The name in a condition whose value must be a function that the program's code calls."""
 
@@ -117,6 +120,8 @@ class DialectContext:
             return Tri.of(self._is_started_by(name, str(expected)))
         if name == CODE:
             return Tri.of(self.document.source is not None and expected in self.document.source.calls)
+        if name == LAUNCHED_BY and self.document.launcher:
+            return Tri.of(self.document.launcher == expected)
         value = self._value_or_default(name)
         if isinstance(value, Unknown) or value == "auto":
             return Tri.MAYBE

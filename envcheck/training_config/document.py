@@ -69,6 +69,8 @@ class Document(NamedTuple):
     is empty. `written_files` names the files that the text itself writes, which need not exist yet.
     `diagnostics` are those of the reader. Of a `partial` document only known values are used: nothing follows
     from a missing or unknown setting, unless it is `whole`: then what the program does by default applies.
+    `launcher` is what starts the processes of a program of Python (`none` if it is started directly); empty
+    for other programs.
     """
 
     file: str
@@ -86,6 +88,7 @@ class Document(NamedTuple):
     folder: str = ""  # the current folder of the launch, if its script has changed it
     partial: bool = False
     whole: bool = False
+    launcher: str = ""
 
     def names(self) -> frozenset[str]:
         """Return the names of all settings."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple, Protocol
@@ -42,9 +43,18 @@ _PREFIXES = frozenset({
     "nohup", "time", "exec", "env", "nice", "ionice", "taskset", "numactl", "stdbuf", "setsid", "timeout",
     "sudo", "command", "builtin", "srun", "mpirun", "mpiexec", "uv", "poetry", "pipenv", "pdm", "conda",
     "mamba", "micromamba", "singularity", "apptainer", "docker", "xvfb-run", "unbuffer", "nsys", "ncu",
-    "strace", "pdsh", "ssh", "tmux", "screen", "run", "sbatch",
+    "strace", "pdsh", "ssh", "tmux", "screen", "run", "sbatch", "pixi", "hatch", "rye", "horovodrun",
+    "mpirun.openmpi", "podman", "enroot", "caffeinate", "chrt", "script", "su", "bsub", "qsub", "kubectl",
+    "runai", "sky", "tsp", "ts", "py-spy", "prun", "jsrun", "aprun", "gosu", "gdb", "rocprof", "memray",
 })  # fmt: skip
-"""Programs that start the program named by a later argument."""
+"""Programs that start the program named by a later argument, or the command in the text of one."""
+
+_RUN_SCRIPTS = frozenset({
+    "nohup", "srun", "time", "nice", "uv", "run", "poetry", "pipenv", "pdm", "pixi", "hatch", "rye",
+})  # fmt: skip
+"""Those of them after which a script of Python needs no arguments to be taken for the program."""
+
+_OPTION_WITH_VALUE = re.compile(r"--?[\w-]+=")
 
 _SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch")
 _SHELLS = frozenset({"bash", "sh", "zsh", "dash"})
@@ -168,6 +178,8 @@ class SimpleCommands:
             program = base_name(known_text(fields[0]) or "") if fields else ""
             is_prefix = program in _PREFIXES and program not in self.session.functions
             behind = self._index_behind_prefix(fields) if is_prefix else 0
+            if is_prefix and not behind:
+                self._evaluate_texts(fields[1:], scope)
             if not behind:
                 break
             own = {**own, **_prefix_assignments(fields[1:behind])}
@@ -175,7 +187,9 @@ class SimpleCommands:
                 own["SLURM_STEP_NUM_TASKS"] = _tasks_of_step(fields[1:behind]) or scope.get("SLURM_NTASKS")
             ends = ends or program == "exec"
             fields = fields[behind:]
-            if known_text(fields[0]) == "-m":  # `uv run -m module` runs `python -m module`
+            first = known_text(fields[0]) or ""
+            # `uv run -m module` runs `python -m module`, and `uv run script.py` runs `python script.py`
+            if first == "-m" or (first.endswith(".py") and program in _RUN_SCRIPTS):
                 fields = [(fields[0][0]._replace(text="python"),), *fields]
         status = self._start_program(fields, command, scope, own)
         scope.ended_by = scope.ended_by or ("exit" if ends else "")
@@ -226,9 +240,26 @@ class SimpleCommands:
                 return index
             if word.endswith(_SCRIPTS) or (word == "-m" and known_text(fields[0]) in ("uv", "run")):
                 return index
+            if word.endswith(".py") and base_name(known_text(fields[0]) or "") in _RUN_SCRIPTS:
+                return index
             if self.is_launch(tuple(map(argument, fields[index:]))):
                 return index
         return 0
+
+    def _evaluate_texts(self, fields: list[Value], scope: Scope) -> None:
+        """Follow the arguments that are whole commands, as in `sbatch --wrap="python train.py"`."""
+        for field in fields[:_MAX_PREFIX_WORDS]:
+            option = _OPTION_WITH_VALUE.match(field[0].text) if field and not field[0].why else None
+            cut = option.end() if option else 0
+            value = (
+                (field[0]._replace(text=field[0].text[cut:], at=field[0].at + cut), *field[1:])
+                if cut
+                else field
+            )
+            if not any(" " in fragment.text.strip() for fragment in value if not fragment.why):
+                continue
+            with contextlib.suppress(NotAScriptError):
+                self._evaluate(value, Scope(scope))
 
     # --- nested code --------------------------------------------------------------------------------
 
