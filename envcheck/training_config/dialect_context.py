@@ -116,12 +116,10 @@ class DialectContext:
             return max(self._matches(name, alternative) for alternative in expected)
         if expected in ("given", "present", "absent"):
             return self._matches_given(name, expected)
-        if name in (PROGRAM, COMMAND):
+        if name in (PROGRAM, COMMAND, LAUNCHED_BY):
             return Tri.of(self._is_started_by(name, str(expected)))
         if name == CODE:
             return Tri.of(self.document.source is not None and expected in self.document.source.calls)
-        if name == LAUNCHED_BY and self.document.launcher:
-            return Tri.of(self.document.launcher == expected)
         value = self._value_or_default(name)
         if isinstance(value, Unknown) or value == "auto":
             return Tri.MAYBE
@@ -129,6 +127,8 @@ class DialectContext:
 
     def _is_started_by(self, name: str, expected: str) -> bool:
         """Return whether a word that starts the program contains a text, or its last words are these."""
+        if name == LAUNCHED_BY:
+            return self.document.launcher == expected
         if name == PROGRAM:
             return any(expected in word for word in self.document.program)
         words = expected.split()

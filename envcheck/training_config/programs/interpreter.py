@@ -36,7 +36,7 @@ from envcheck.training_config.programs.values import (
 )
 
 _DEEPEST_CALLS = 24
-_LONGEST_LOOP = 16  # items of a known list over which a loop is followed
+_LONGEST_LOOP = 48  # items of a known list over which a loop is followed
 _HOLD_SETTINGS = ("Arguments", "Config")
 """Endings of the names of classes whose objects have the attributes that they are given."""
 
@@ -171,10 +171,20 @@ class Interpreter(Expressions):
     def _assignment(self, node: ast.Assign, scope: Variables) -> bool:
         if self._is_unused(node.value, scope):
             return False
+        before = len(self.calls)
         result = self._made_in_module(self.value(node.value, scope), scope)
+        self._name_owner(node, before)
         for target in node.targets:
             self.bind(target, result, scope)
         return False
+
+    def _name_owner(self, node: ast.Assign, before: int) -> None:
+        """Name the model that a chain of calls freezes: `ref_model = load(name).requires_grad_(False)`."""
+        target = quoted(node.targets[0])
+        for index in range(before, len(self.calls)):
+            call = self.calls[index]
+            if call.name == "requires_grad_" and call.node is node.value and is_beside(target):
+                self.calls[index] = call._replace(owner=target)
 
     def _made_in_module(self, value: Value, scope: Variables) -> Value:
         """Return a value that a statement makes; an empty dictionary of an imported module may be filled."""
@@ -590,9 +600,21 @@ class Interpreter(Expressions):
             return
         if name == "requires_grad" and value is not False:
             self.unfreezes = True
+        elif name == "requires_grad":
+            self._note_freezing(target)
         switched_on = name in ("requires_grad", "requires_grad_") and value is True
         if not switched_on and (name == "requires_grad" or truth(value) is not False):
             self.names.add(name)
+
+    def _note_freezing(self, target: ast.Attribute) -> None:
+        """Record `parameter.requires_grad = False` as the call that does the same."""
+        function = ast.copy_location(ast.Attribute(target.value, "requires_grad_", ast.Load()), target)
+        call = ast.copy_location(ast.Call(function, [], []), target)
+        owner = self._spelled_owner(target.value)
+        given = Arguments((False,), ())
+        self.calls.append(
+            FollowedCall("requires_grad_", owner, call, self._path, given, tuple(self.conditions))
+        )
 
     def put(self, record: Record, name: str, value: Value) -> None:
         """Set an item of a record; one that is set under an undecided condition is not known afterwards."""
