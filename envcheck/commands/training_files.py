@@ -92,6 +92,7 @@ class _NamedFileReader:
         self._read: set[tuple[str, int]] = set()
         self._chain: list[str] = []  # the files being read, each named by the one before it
         self._inline = 0
+        self._written: set[tuple[int, str]] = set()  # files that a script writes, with the launch naming them
         self.parts: list[Interpretation] = []
         self.diagnostics: list[Diagnostic] = []
         self.unread: list[tuple[int, Fact]] = []
@@ -150,6 +151,7 @@ class _NamedFileReader:
             if dialect and document.form in self._known[dialect].forms:
                 placed = placed._replace(dialect=dialect)
             placed = self._with_inherited(placed, folder)
+            self._written |= {(placed.launch, each.removeprefix("./")) for each in placed.written_files}
             interpreted = understood(placed, self._known, self._installed)
             for part in interpreted:
                 for reference in part.references:
@@ -204,6 +206,8 @@ class _NamedFileReader:
         if reference.unknown:
             self._leave_open(reference, reference.unknown)
             return
+        if (reference.launch, reference.path.removeprefix("./")) in self._written:
+            return  # what the script writes was read in its place
         inside = self._known[reference.dialect].inside
         path = ProjectFiles(folder).find(Path(reference.path) / inside, document.folder)
         if inside and not is_file(path):

@@ -110,6 +110,7 @@ class Interpreter(Expressions):
         self._frames: list[_CallFrame] = []
         self.commands: list[ProjectFunction] = []  # functions that a command-line library starts
         self._waiting: list[ProjectFunction] = []  # functions given to something that may call them
+        self._assigned: ast.Assign | None = None  # the assignment that is followed now
         self._iterated: dict[str, str] = {}  # the expression that each variable of a loop takes its values of
         self._path = ""
 
@@ -171,20 +172,11 @@ class Interpreter(Expressions):
     def _assignment(self, node: ast.Assign, scope: Variables) -> bool:
         if self._is_unused(node.value, scope):
             return False
-        before = len(self.calls)
+        self._assigned = node
         result = self._made_in_module(self.value(node.value, scope), scope)
-        self._name_owner(node, before)
         for target in node.targets:
             self.bind(target, result, scope)
         return False
-
-    def _name_owner(self, node: ast.Assign, before: int) -> None:
-        """Name the model that a chain of calls freezes: `ref_model = load(name).requires_grad_(False)`."""
-        target = quoted(node.targets[0])
-        for index in range(before, len(self.calls)):
-            call = self.calls[index]
-            if call.name == "requires_grad_" and call.node is node.value and is_beside(target):
-                self.calls[index] = call._replace(owner=target)
 
     def _made_in_module(self, value: Value, scope: Variables) -> Value:
         """Return a value that a statement makes; an empty dictionary of an imported module may be filled."""
@@ -735,6 +727,9 @@ class Interpreter(Expressions):
     def _note_call(
         self, called: Value, name: str, owner: str, node: ast.Call, given: Arguments, scope: Variables
     ) -> None:
+        if name == "requires_grad_" and self._assigned is not None and node is self._assigned.value:
+            target = quoted(self._assigned.targets[0])  # `ref_model = load(name).requires_grad_(False)`
+            owner = target if is_beside(target) else owner
         self.calls.append(FollowedCall(name, owner, node, self._path, given, tuple(self.conditions)))
         if owner != "builtins":
             self._note_names(name, owner, given)

@@ -364,6 +364,8 @@ class _LaunchDocuments:
         words = (*self.line.arguments, *self.line.launcher_arguments)
         texts = [part for word in words for part in (word.text, word.text.partition("=")[2])]
         named = [name for name in self.script.files if _same_file(name, texts)]
+        if self.script.files:
+            named += [name for name in self._named_in_files(texts) if name not in named]
         for name in named:  # grows during the loop
             inside = "".join(spelled(text) for text in self.script.files[name])
             named += [other for other in self.script.files if other in inside and other not in named]
@@ -372,7 +374,13 @@ class _LaunchDocuments:
             versions = [self._parsed(text) for text in self.script.files[name]]
             if documents := [document for document in versions if document is not None]:
                 found.append(_agreed(documents)._replace(launch=self.number))
-        return found, tuple(text for text in texts if any(_same_file(name, [text]) for name in named))
+        return found, (*(text for text in texts if any(_same_file(name, [text]) for name in named)), *named)
+
+    def _named_in_files(self, texts: Sequence[str]) -> Iterator[str]:
+        """Yield the files that the script writes and a configuration of this launch names by their path."""
+        configurations = [text for text in texts if text.endswith(_CONFIG_FILES)]
+        for text in filter(None, map(self.beside, dict.fromkeys(configurations))):
+            yield from (name for name in self.script.files if _names_path(text, name.removeprefix("./")))
 
     def _parsed(self, written: Value) -> Document | None:
         """Return a written text as JSON or YAML, or None; what only the shell knows is Unknown."""
@@ -400,6 +408,11 @@ class _LaunchDocuments:
 
 _MARKER = "90909090909"
 """What stands for an unknown part of a written text: digits are valid inside and outside quotes."""
+
+
+def _names_path(text: str, path: str) -> bool:
+    """Return whether a text names a file by its whole path."""
+    return "." in path and re.search(rf"(?<![\w/.-])(?:\./)?{re.escape(path)}(?![\w/.-])", text) is not None
 
 
 def _same_file(name: str, texts: Sequence[str]) -> bool:

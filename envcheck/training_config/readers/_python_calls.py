@@ -83,6 +83,10 @@ _ENCODERS = frozenset({
 _PLAIN_ARGUMENTS = ("TrainingArguments", "Seq2SeqTrainingArguments")
 """Classes whose defaults are those of TrainingArguments in every release."""
 
+_OF_DEFAULTS = ("bf16", "fp16", "gradient_checkpointing")
+"""Arguments on which defaults depend."""
+
+_ENCODER_MODELS = ("SentenceTransformer", "CrossEncoder", "SparseEncoder")
 _QUANTISERS = ("BitsAndBytesConfig", "GPTQConfig", "AwqConfig", "HqqConfig")
 
 
@@ -385,12 +389,19 @@ class _PythonFile:
 
     def _of_plain_arguments(self, calls: Sequence[_Call]) -> Iterator[tuple[str, Setting]]:
         """Yield what the only call of TrainingArguments says of precision and checkpointing, by name."""
-        if len(calls) != 1 or self._unread_keywords(calls[0]):
+        if len({call.node for call in calls}) != 1 or self._unread_keywords(calls[0]):
             return
+        first = [(each.name, each.value) for each in self._settings(calls[0], "")]
+        for call in calls[1:]:  # a loop may make them several times
+            others = [(each.name, each.value) for each in self._settings(call, "")]
+            if [each for each in first if each[0] in _OF_DEFAULTS] != [
+                each for each in others if each[0] in _OF_DEFAULTS
+            ]:
+                return
         at = self._place(calls[0].node, self._file_of(calls[0]))
         yield "TrainingArguments", Setting("TrainingArguments", Section(("",)), at, at)
         for setting in self._settings(calls[0], "TrainingArguments."):
-            if setting.name.rpartition(".")[2] in ("bf16", "fp16", "gradient_checkpointing"):
+            if setting.name.rpartition(".")[2] in _OF_DEFAULTS:
                 yield setting.name, setting
 
     def _of_training(self) -> Iterator[tuple[str, Setting]]:
@@ -415,6 +426,7 @@ class _PythonFile:
         """Return whether the program makes a model of transformers from a configuration alone."""
         return self.followed is not None and any(
             call.name == "from_config"
+            or (call.name in _ENCODER_MODELS and call.owner.startswith("sentence_transformers"))
             or (_MODEL_CLASS.search(call.name) and call.owner.startswith("transformers"))
             for call in self.followed.calls
         )
