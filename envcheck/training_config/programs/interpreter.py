@@ -110,7 +110,7 @@ class Interpreter(Expressions):
         self._frames: list[_CallFrame] = []
         self.commands: list[ProjectFunction] = []  # functions that a command-line library starts
         self._waiting: list[ProjectFunction] = []  # functions given to something that may call them
-        self._assigned: ast.Assign | None = None  # the assignment that is followed now
+        self._assigning: ast.Assign | None = None  # the assignment that is followed now
         self._iterated: dict[str, str] = {}  # the expression that each variable of a loop takes its values of
         self._path = ""
 
@@ -172,7 +172,7 @@ class Interpreter(Expressions):
     def _assignment(self, node: ast.Assign, scope: Variables) -> bool:
         if self._is_unused(node.value, scope):
             return False
-        self._assigned = node
+        self._assigning = node
         result = self._made_in_module(self.value(node.value, scope), scope)
         for target in node.targets:
             self.bind(target, result, scope)
@@ -727,8 +727,8 @@ class Interpreter(Expressions):
     def _note_call(
         self, called: Value, name: str, owner: str, node: ast.Call, given: Arguments, scope: Variables
     ) -> None:
-        if name == "requires_grad_" and self._assigned is not None and node is self._assigned.value:
-            target = quoted(self._assigned.targets[0])  # `ref_model = load(name).requires_grad_(False)`
+        if name == "requires_grad_" and self._assigning is not None and node is self._assigning.value:
+            target = quoted(self._assigning.targets[0])  # `ref_model = load(name).requires_grad_(False)`
             owner = target if is_beside(target) else owner
         self.calls.append(FollowedCall(name, owner, node, self._path, given, tuple(self.conditions)))
         if owner != "builtins":
