@@ -54,6 +54,11 @@ _RUN_SCRIPTS = frozenset({
 })  # fmt: skip
 """Those of them after which a script of Python needs no arguments to be taken for the program."""
 
+_START_TASKS = frozenset({
+    "srun", "mpirun", "mpiexec", "mpirun.openmpi", "horovodrun", "prun", "jsrun", "aprun",
+})  # fmt: skip
+"""Those of them that start several processes of it, which find one another."""
+
 _OPTION_WITH_VALUE = re.compile(r"--?[\w-]+=")
 
 _SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch")
@@ -183,8 +188,14 @@ class SimpleCommands:
             if not behind:
                 break
             own = {**own, **_prefix_assignments(fields[1:behind])}
-            if program == "srun":
-                own["SLURM_STEP_NUM_TASKS"] = _tasks_of_step(fields[1:behind]) or scope.get("SLURM_NTASKS")
+            if program in _START_TASKS:
+                tasks = _tasks_of_step(fields[1:behind])
+                of_job = scope.get("SLURM_NTASKS") if program == "srun" else None
+                own["SLURM_STEP_NUM_TASKS"] = (
+                    tasks
+                    or of_job
+                    or unknown(fields[0][0].at, program, f"{program} decides how many processes it starts")
+                )
             ends = ends or program == "exec"
             fields = fields[behind:]
             first = known_text(fields[0]) or ""
@@ -391,11 +402,11 @@ def _script_behind(fields: list[Value]) -> int | None:
 
 
 def _tasks_of_step(fields: list[Value]) -> Value | None:
-    """Return how many tasks the options of `srun` ask for; None if they do not say."""
+    """Return how many tasks the options of `srun` or `mpirun` ask for; None if they do not say."""
     words = [(field, known_text(field) or "") for field in fields]
     for index, (field, word) in enumerate(words):
         name, equals, value = word.partition("=")
-        if name in ("-n", "--ntasks") and (equals or index + 1 < len(words)):
+        if name in ("-n", "--ntasks", "-np", "--np") and (equals or index + 1 < len(words)):
             return (field[0]._replace(text=value),) if equals else words[index + 1][0]
         if word.startswith("-n") and word[2:].isdigit():
             return (field[0]._replace(text=word[2:]),)
