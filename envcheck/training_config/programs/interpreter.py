@@ -36,6 +36,7 @@ from envcheck.training_config.programs.values import (
 )
 
 _DEEPEST_CALLS = 24
+_LONGEST_LIST = 400  # items of a list that is followed while it grows
 _LONGEST_LOOP = 48  # items of a known list over which a loop is followed
 _HOLD_SETTINGS = ("Arguments", "Config")
 """Endings of the names of classes whose objects have the attributes that they are given."""
@@ -669,7 +670,7 @@ class Interpreter(Expressions):
             ) is not MISSING or (function := self._in_class(cls, "forward", called)) is not MISSING:
                 return self.call_function(function, given)
             case _:
-                self._change_list(node, scope)
+                self._change_list(node, given, scope)
                 return self._call_library(called, node, given, scope)
 
     def _call_one_of(
@@ -688,14 +689,26 @@ class Interpreter(Expressions):
                         found.append(self._call_library(option, node, given, scope))
         return reduce(common, found)
 
-    def _change_list(self, node: ast.Call, scope: Variables) -> None:
-        """Forget a list that a method changes."""
+    def _change_list(self, node: ast.Call, given: Arguments, scope: Variables) -> None:
+        """Follow what `append` and `extend` do to a list; forget one that another method changes."""
         if isinstance(node.func, ast.Attribute) and node.func.attr in _CHANGES_A_LIST:
             target = node.func.value
             if (isinstance(target, ast.Name) and is_list(scope.find(target.id))) or (
                 isinstance(target, ast.Attribute) and is_list(self.value(target, scope))
             ):
-                self.bind(target, computed(target), scope)
+                self.bind(target, self._longer(self.value(target, scope), node, given), scope)
+
+    def _longer(self, before: Value, node: ast.Call, given: Arguments) -> Value:
+        """Return a list after `append` or `extend`, or a value that is not known."""
+        method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+        more = given.positional[0] if len(given.positional) == 1 else MISSING
+        if self.conditions or more is MISSING or not is_list(before) or len(before) > _LONGEST_LIST:
+            return computed(node.func)
+        if method == "append":
+            return (*before, more)
+        if method == "extend" and is_list(more):
+            return (*before, *more)
+        return computed(node.func)
 
     def _call_library(self, called: Value, node: ast.Call, given: Arguments, scope: Variables) -> Value:
         """Return what a call of a library, or of something that is not known, returns."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import posixpath
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
@@ -64,6 +66,9 @@ _DATACLASS_PARSES = (
     "parse_yaml_and_args", "parse_dict",
 )  # fmt: skip
 """Methods of transformers' HfArgumentParser and of the classes that TRL and others derive from it."""
+
+_STARTS_FUNCTION = frozenset({"notebook_launcher", "debug_launcher", "spawn"})
+"""Functions of accelerate and of torch.multiprocessing that start processes which call a function."""
 
 _FILE_ARGUMENTS = ("json_file", "yaml_file", "args")
 _VALIDATES = frozenset({"model_validate", "parse_obj", "from_dict", "validate"})
@@ -302,9 +307,23 @@ class Follower(PythonConfigurations):
             found = Record({"runtime": runtime}, "namespace", rest="hydra defines it")
         elif name in ("instantiate", "call") and isinstance(first, Record):
             found = self._instantiated(first, given, node)
+        elif name in _STARTS_FUNCTION and isinstance(first, ProjectFunction):
+            found = self._started_function(name, first, given)
+        elif (module, name) == ("shlex", "split") and isinstance(first, str):
+            with contextlib.suppress(ValueError):
+                found = tuple(shlex.split(first))
         elif name in ("Fire", "run") and module in ("fire", "typer"):
             found = self._started(first)
         return found
+
+    def _started_function(self, name: str, function: ProjectFunction, given: Arguments) -> Value:
+        """Follow a function that a launcher of processes calls with the arguments it is given."""
+        values = given.get("args", 2 if name == "spawn" and len(given.positional) > 2 else 1)  # noqa: PLR2004
+        rank: tuple[Value, ...] = (Unknown("the rank of a process"),) if name == "spawn" else ()
+        known = is_list(values) or values is MISSING
+        rest = given.rest or ("" if known else "its arguments are computed")
+        self.call_function(function, Arguments((*rank, *(values if is_list(values) else ())), (), rest))
+        return None
 
     def _field(self, given: Arguments) -> Value:
         default = given.keyword("default")
@@ -578,6 +597,10 @@ def _method_of_text(text: str, name: str, given: Arguments) -> Value:
             if separator is None or (isinstance(separator, str) and separator)
             else MISSING
         )
+    if name == "join" and given.positional and is_list(given.positional[0]):
+        parts = [part for part in given.positional[0] if isinstance(part, str)]
+        whole = len(parts) == len(given.positional[0]) and sum(map(len, parts)) < _LONGEST_TEXT
+        return text.join(parts) if whole else MISSING
     if name in ("open", "read_text"):
         return File(text)
     return text if name in ("resolve", "absolute", "expanduser") else MISSING

@@ -42,7 +42,7 @@ _CALLS = frozenset({
     "RewardTrainer", "PPOTrainer", "RLOOTrainer", "SentenceTransformerTrainer", "FullyShardedDataParallel",
     "FSDP", "fully_shard", "DistributedDataParallel", "DDP", "from_pretrained", "ScalingConfig",
     "MixedPrecision", "MixedPrecisionPolicy", "LoRAAttnProcessor", "LoRAAttnProcessor2_0", "LoRALinearLayer",
-    "SupervisedFinetune",
+    "SupervisedFinetune", "notebook_launcher",
 })  # fmt: skip
 _TRAINERS = sorted((name for name in _CALLS if name.endswith("Trainer")), key=len, reverse=True)
 _ADAPTER_CONFIGS = frozenset({

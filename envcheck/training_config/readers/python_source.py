@@ -5,6 +5,7 @@ from __future__ import annotations
 import posixpath
 import re
 
+from envcheck.core.facts import Tri
 from envcheck.training_config.document import Document
 from envcheck.training_config.readers import Beside, ConfigReader
 
@@ -43,11 +44,15 @@ def read_with(text: str, file: str, beside: Beside) -> tuple[Document, ...]:
     Raises:
         InputError: the file calls nothing that configures a training.
     """
-    from envcheck.training_config.readers import _python_calls
+    from envcheck.training_config.readers import _python_calls, _started_processes
     from envcheck.training_config.readers._program_source import follow_program
 
     name = posixpath.basename(file)
     followed = follow_program(name, "", lambda other: text if other == name else beside(other), {})
+    if followed is None or followed.trains is not Tri.YES:
+        started = _started_processes.documents(followed, file, beside)
+        if started:
+            return started
     return _python_calls.documents(text, file, (), followed)
 
 
