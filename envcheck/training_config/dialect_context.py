@@ -18,6 +18,10 @@ _COMPARISONS: Mapping[str, Any] = {">=": ge, "<=": le, "!=": ne, ">": gt, "<": l
 
 _PROOFS = 2  # number of `proofs` that prove a trainer; a user's own script may have one by chance
 
+_STARTS_PROCESSES = frozenset(
+    {"spawn", "start_processes", "init_process_group", "init_distributed", "notebook_launcher"}
+)
+
 PROGRAM = "program"
 """The name in a condition whose value must be contained in a word that starts the program."""
 
@@ -128,11 +132,18 @@ class DialectContext:
     def _is_started_by(self, name: str, expected: str) -> bool:
         """Return whether a word that starts the program contains a text, or its last words are these."""
         if name == LAUNCHED_BY:
-            return self.document.launcher == expected
+            return self.document.launcher == expected and not self._starts_processes()
         if name == PROGRAM:
             return any(expected in word for word in self.document.program)
         words = expected.split()
         return [word.rpartition("/")[2] for word in self.document.program[-len(words) :]] == words
+
+    def _starts_processes(self) -> bool:
+        """Return whether the program's code may start processes, or expects to be one of several."""
+        source = self.document.source
+        return source is not None and any(
+            call.rpartition(".")[2] in _STARTS_PROCESSES for call in source.calls
+        )
 
     def _matches_given(self, name: str, expected: str) -> Tri:
         """Return whether a setting is given, or has a value; MAYBE if a program computes it."""

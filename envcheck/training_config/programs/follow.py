@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -83,6 +84,7 @@ def _of_training(calls: Sequence[FollowedCall], waiting_from: int) -> tuple[tupl
     Of the visits of one call, those under other conditions are left out if one is under none. What comes
     after a trainer's last training, up to the call `waiting_from`, does not configure it.
     """
+    calls = _without_alternatives(calls)
     training: list[FollowedCall] = []
     for found in (_starts_training, _trains_a_step, _makes_a_trainer):
         training = [call for call in calls if found(call)]
@@ -101,6 +103,31 @@ def _of_training(calls: Sequence[FollowedCall], waiting_from: int) -> tuple[tupl
     certain = {call.node for call in own if not call.conditions}
     kept = (call for call in own if not call.conditions or call.node not in certain)
     return tuple(kept), bool(training)
+
+
+def _without_alternatives(calls: Sequence[FollowedCall]) -> list[FollowedCall]:
+    """Return the calls without conditions of which each alternative leads to the same call."""
+    visits: dict[ast.AST, set[tuple[str, ...]]] = {}
+    for call in calls:
+        if call.conditions:
+            visits.setdefault(call.node, set()).add(call.conditions)
+    several = {node: found for node, found in visits.items() if len(found) > 1}
+    return [
+        call._replace(conditions=_decided(call.conditions, several[call.node]))
+        if call.node in several and call.conditions
+        else call
+        for call in calls
+    ]
+
+
+def _decided(conditions: tuple[str, ...], visits: AbstractSet[tuple[str, ...]]) -> tuple[str, ...]:
+    """Return the conditions of a visit without the last one if another visit has its opposite."""
+    for at in reversed(range(len(conditions))):
+        opposite = conditions[at].removeprefix("not ") if conditions[at].startswith("not ") else ""
+        opposite = opposite or f"not {conditions[at]}"
+        if (*conditions[:at], opposite, *conditions[at + 1 :]) in visits:
+            return (*conditions[:at], *conditions[at + 1 :])
+    return conditions
 
 
 def _trains(calls: Sequence[FollowedCall], *, everything_followed: bool) -> Tri:

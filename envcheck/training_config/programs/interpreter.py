@@ -702,13 +702,12 @@ class Interpreter(Expressions):
         """Return a list after `append` or `extend`, or a value that is not known."""
         method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
         more = given.positional[0] if len(given.positional) == 1 else MISSING
-        if self.conditions or more is MISSING or not is_list(before) or len(before) > _LONGEST_LIST:
+        grows = method in ("append", "extend") and more is not MISSING and not self.conditions
+        if not grows or not is_list(before) or len(before) > _LONGEST_LIST:
             return computed(node.func)
         if method == "append":
             return (*before, more)
-        if method == "extend" and is_list(more):
-            return (*before, *more)
-        return computed(node.func)
+        return before + more if is_list(more) else computed(node.func)
 
     def _call_library(self, called: Value, node: ast.Call, given: Arguments, scope: Variables) -> Value:
         """Return what a call of a library, or of something that is not known, returns."""

@@ -307,23 +307,26 @@ class Follower(PythonConfigurations):
             found = Record({"runtime": runtime}, "namespace", rest="hydra defines it")
         elif name in ("instantiate", "call") and isinstance(first, Record):
             found = self._instantiated(first, given, node)
-        elif name in _STARTS_FUNCTION and isinstance(first, ProjectFunction):
-            found = self._started_function(name, first, given)
-        elif (module, name) == ("shlex", "split") and isinstance(first, str):
-            with contextlib.suppress(ValueError):
-                found = tuple(shlex.split(first))
         elif name in ("Fire", "run") and module in ("fire", "typer"):
             found = self._started(first)
-        return found
+        return found if found is not MISSING else self._of_processes(name, module, first, given)
 
-    def _started_function(self, name: str, function: ProjectFunction, given: Arguments) -> Value:
+    def _of_processes(self, name: str, module: str, first: Value, given: Arguments) -> Value:
+        """Return the words of a command, or MISSING; follow a function that several processes call."""
+        if name in _STARTS_FUNCTION and isinstance(first, ProjectFunction):
+            self._started_function(name, first, given)
+        if (module, name) == ("shlex", "split") and isinstance(first, str):
+            with contextlib.suppress(ValueError):
+                return tuple(shlex.split(first))
+        return MISSING
+
+    def _started_function(self, name: str, function: ProjectFunction, given: Arguments) -> None:
         """Follow a function that a launcher of processes calls with the arguments it is given."""
         values = given.get("args", 2 if name == "spawn" and len(given.positional) > 2 else 1)  # noqa: PLR2004
         rank: tuple[Value, ...] = (Unknown("the rank of a process"),) if name == "spawn" else ()
         known = is_list(values) or values is MISSING
         rest = given.rest or ("" if known else "its arguments are computed")
         self.call_function(function, Arguments((*rank, *(values if is_list(values) else ())), (), rest))
-        return None
 
     def _field(self, given: Arguments) -> Value:
         default = given.keyword("default")
