@@ -125,7 +125,7 @@ class DialectContext:
         if name == CODE:
             return Tri.of(self.document.source is not None and expected in self.document.source.calls)
         value = self._value_or_default(name)
-        if isinstance(value, Unknown) or value == "auto":
+        if isinstance(value, Unknown) or (value == "auto" and expected != "auto"):
             return Tri.MAYBE
         return Tri.of(_satisfies(value, expected))
 
