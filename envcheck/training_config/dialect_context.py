@@ -18,6 +18,7 @@ _COMPARISONS: Mapping[str, Any] = {">=": ge, "<=": le, "!=": ne, ">": gt, "<": l
 
 _PROOFS = 2  # number of `proofs` that prove a trainer; a user's own script may have one by chance
 
+_HAVE_TRAINERS = frozenset({"transformers", "trl", "sentence_transformers", "setfit", "unsloth"})
 _STARTS_PROCESSES = frozenset(
     {"spawn", "start_processes", "init_process_group", "init_distributed", "notebook_launcher"}
 )
@@ -27,6 +28,9 @@ PROGRAM = "program"
 
 COMMAND = "command"
 """The name in a condition whose value must be the last words that start the program: `trl sft`, `dpo.py`."""
+
+ARGUMENTS = "arguments"
+"""The dialect of a command line without any marks."""
 
 LAUNCHED_BY = "launched_by"
 """The name in a condition for what starts the processes of a program of Python."""
@@ -132,18 +136,24 @@ class DialectContext:
     def _is_started_by(self, name: str, expected: str) -> bool:
         """Return whether a word that starts the program contains a text, or its last words are these."""
         if name == LAUNCHED_BY:
-            return self.document.launcher == expected and not self._starts_processes()
+            return self.document.launcher == expected and not self._may_start_processes()
         if name == PROGRAM:
             return any(expected in word for word in self.document.program)
         words = expected.split()
         return [word.rpartition("/")[2] for word in self.document.program[-len(words) :]] == words
 
-    def _starts_processes(self) -> bool:
-        """Return whether the program's code may start processes, or expects to be one of several."""
+    def _may_start_processes(self) -> bool:
+        """Return whether the program may start processes, or expects to be one of several.
+
+        That is not known of a program without marks of a trainer, unless its code names one.
+        """
         source = self.document.source
-        return source is not None and any(
-            call.rpartition(".")[2] in _STARTS_PROCESSES for call in source.calls
-        )
+        if source is None:
+            return self.dialect.name == ARGUMENTS
+        packages = source.packages | source.outside | source.unresolved
+        if "ray" in packages or (self.dialect.name == ARGUMENTS and not packages & _HAVE_TRAINERS):
+            return True
+        return any(call.rpartition(".")[2] in _STARTS_PROCESSES for call in source.calls)
 
     def _matches_given(self, name: str, expected: str) -> Tri:
         """Return whether a setting is given, or has a value; MAYBE if a program computes it."""

@@ -48,6 +48,10 @@ _SWITCHES: Mapping[str, Sequence[str]] = {
 }
 """Settings of a whole file that switch on what one of its sections describes."""
 
+_OWN_NAMES = ("precision", "mixed_precision", "gradient_checkpointing", "attn_implementation")
+_OF_TRAINING = re.compile(r"(?:num_|max_|train_|n_)*(?:epochs?|steps)|learning_rate|lr|(?:\w+_)?batch_size")
+"""Names of settings that only a file for a training has."""
+
 _DEEPEST_SECTION = 2  # dots in the name of a section that is passed on
 
 _PATHS = ("config_path", "config_file", "path")
@@ -84,7 +88,9 @@ def understood(
     passed_on = dict(_sections(document, dialect))
     sections = [part for each in passed_on.values() for part in understood(each, dialects, installed)]
     if dialect is None:
-        return [*sections, Interpretation(document, None)]
+        of_own = _own_names(document)
+        by_name = understood(of_own, dialects, installed) if of_own is not None else []
+        return [*by_name, *sections, Interpretation(document, None)]
     document = document._replace(
         settings=tuple(each for each in document.settings if not _is_inside(each.name, passed_on))
     )
@@ -168,6 +174,26 @@ def _dialect_of_section(section: str, names: set[str]) -> str:
         if sum(mark in names for mark in marks) >= _ENOUGH_MARKS.get(dialect, 1):
             return dialect
     return ""
+
+
+def _own_names(document: Document) -> Document | None:
+    """Return the settings of a program's own file whose names say by themselves what they mean, or None.
+
+    They may be inside sections. A name that the file has several times is left out, and a file without a
+    setting of training has none.
+    """
+    if document.form == "arguments" or document.partial:
+        return None
+    last = [each.name.rpartition(".")[2].lower() for each in document.settings]
+    if not any(_OF_TRAINING.fullmatch(name) for name in last):
+        return None
+    settings = tuple(
+        each._replace(name=name)
+        for each, name in zip(document.settings, last, strict=True)
+        if name in _OWN_NAMES and last.count(name) == 1 and not isinstance(each.value, Section)
+    )
+    part = Document(document.file, document.form, settings, launch=document.launch, dialect="own")
+    return part if settings else None
 
 
 def _not_understood(

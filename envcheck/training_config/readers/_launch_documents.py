@@ -483,6 +483,7 @@ def _settings(
             i += 1
             more = _further_values(words[i:])
         name = spelled.lstrip("-+").replace("-", "_")
+        name = "config" if name == "c" and value.endswith(files) else name
         whole = Setting(name, Unknown(why) if why else value, name_place, place, more)
         for setting in arguments.nested(whole):
             found.pop(setting.name, None)

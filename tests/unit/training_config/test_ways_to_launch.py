@@ -152,6 +152,46 @@ def test_sections_for_an_adapter_and_for_quantisation(
     assert (found.get("adapter"), found.get("quantization")) == meant
 
 
+@pytest.mark.parametrize(
+    ("text", "precision"),
+    [
+        ("model: m\ntraining: {precision: bf16, epochs: 3}\n", "bf16"),
+        ("precision: amp_bf16\nmax_steps: 3\n", "bf16"),
+        ("precision: bf16\ntraining: {mixed_precision: fp16, lr: 1}\nmodel: {precision: fp16}\n", "fp16"),
+    ],
+)
+def test_names_that_say_what_they_mean(tmp_path: Path, text: str, precision: str) -> None:
+    assert facts(tmp_path, {"a.yaml": text})["precision"] == precision
+
+
+def test_a_file_without_a_setting_of_training_states_no_precision(tmp_path: Path) -> None:
+    with pytest.raises(InputError):
+        facts(tmp_path, {"a.yaml": "server: {port: 80}\nprecision: fp16\n"})
+
+
+def test_groups_of_hydra_belong_to_the_file_that_names_them(tmp_path: Path) -> None:
+    files = {
+        "conf/a.yaml": "defaults:\n  - model: big\n  - train@run: long\n  - override hydra/x: y\n  - _self_\nrun: {epochs: 1}\n",
+        "conf/model/big.yaml": "name: m\nlora_config: {_target_: peft.LoraConfig, r: 8}\n",
+        "conf/train/long.yaml": "epochs: 9\nmixed_precision: fp16\n",
+    }  # fmt: skip
+    found = facts(tmp_path, files)
+    assert (found["adapter"], found["precision"]) == ("lora", "fp16")
+
+
+def test_an_unknown_command_with_a_configuration(tmp_path: Path) -> None:
+    config = "model: {attn_implementation: sdpa}\npeft: {lora_r: 16, lora_alpha: 32}\n"
+    found = facts(tmp_path, {"run.sh": "oumi train -c a.yaml\n", "a.yaml": config})
+    assert (found["adapter"], found["attention"]) == ("lora", "sdpa")
+
+
+def test_composer_says_how_many_processes_it_starts(tmp_path: Path) -> None:
+    assert (
+        facts(tmp_path, {"run.sh": "#!/bin/bash\ncomposer -n 8 train.py --bf16 true --lr 1\n"})["world_size"]
+        == 8
+    )
+
+
 LIGHTNING = """trainer:
   accelerator: gpu
   devices: 4
