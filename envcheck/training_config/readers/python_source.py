@@ -5,7 +5,6 @@ from __future__ import annotations
 import posixpath
 import re
 
-from envcheck.core.facts import Tri
 from envcheck.training_config.document import Document
 from envcheck.training_config.readers import Beside, ConfigReader
 
@@ -49,10 +48,8 @@ def read_with(text: str, file: str, beside: Beside) -> tuple[Document, ...]:
 
     name = posixpath.basename(file)
     followed = follow_program(name, "", lambda other: text if other == name else beside(other), {})
-    if followed is None or followed.trains is not Tri.YES:
-        started = _started_processes.documents(followed, file, beside)
-        if started:
-            return started
+    if started := _started_processes.documents(followed, file, beside):
+        return started
     return _python_calls.documents(text, file, (), followed)
 
 

@@ -66,6 +66,7 @@ def test_a_command_inside_another_one_is_read(tmp_path: Path, text: str) -> None
         ("run.py", f"import os\nLR = 1e-5\nos.system(f'{COMMAND} --learning_rate {{LR}}')\n"),
         ("run.py", f"import subprocess\nwords = {COMMAND.split()[:4]!r}\nwords.extend({ARGUMENTS.split()!r})\nsubprocess.check_call(' '.join(words), shell=True)\n"),
         ("job.py", f"from azure.ai.ml import command\njob = command(code='.', command='{COMMAND}', environment='e')\n"),
+        (".vscode/launch.json", json.dumps({"configurations": [{"request": "launch", "module": "torch.distributed.run", "args": COMMAND.split()[1:], "env": {"A": "b"}}]})),
         ("run.ipynb", json.dumps({"cells": [{"cell_type": "code", "source": ["kind = 'true'\n"]}, {"cell_type": "code", "source": [f"!{COMMAND} --bf16 {{kind}}"]}]})),
     ],
 )  # fmt: skip
@@ -86,6 +87,18 @@ command: ["${env}", torchrun, --nproc_per_node=4, "${program}", "${args}"]
 """
     found = facts(tmp_path, {"sweep.yaml": text})
     assert (found["precision"], found["parallel"], found["world_size"]) == ("bf16", "ddp", 4)
+
+
+def test_a_job_of_sagemaker_gives_its_hyperparameters_to_the_program(tmp_path: Path) -> None:
+    code = """from sagemaker.huggingface import HuggingFace
+given = {"model_name_or_path": "m", "bf16": True, "use_peft": True, "per_device_train_batch_size": 1}
+HuggingFace(entry_point="train.py", source_dir="s", hyperparameters=given, instance_count=1{more}).fit()
+"""
+    alone = facts(tmp_path, {"job.py": code.replace("{more}", "")})
+    assert (alone["precision"], alone["adapter"], alone["parallel"]) == ("bf16", "lora", "none")
+    joined = facts(tmp_path, {"job.py": code.replace("{more}", ", distribution={'torch_distributed': {}}")})
+    assert joined["precision"] == "bf16"
+    assert joined.get("parallel") != "none"
 
 
 def test_a_program_that_only_asks_the_machine_starts_no_training(tmp_path: Path) -> None:
