@@ -158,7 +158,8 @@ class DialectContext:
     def _matches_given(self, name: str, expected: str) -> Tri:
         """Return whether a setting is given, or has a value; MAYBE if a program computes it."""
         setting = self.settings.get(name)
-        if self.typed and setting is not None and isinstance(setting.value, Unknown):
+        may_lack = setting is not None and (self.typed or setting.perhaps)
+        if may_lack and setting is not None and isinstance(setting.value, Unknown):
             return Tri.MAYBE
         if expected == "given":
             return Tri.of(setting is not None)

@@ -29,6 +29,7 @@ class Setting(NamedTuple):
     value is text; in JSON and YAML the value has the type that the file gives it. A value that is known only
     at run time is Unknown. A bare flag has no value, so `place` is that of its name. On a command line,
     `more` are the words after the value: further values if the option takes a list, else other arguments.
+    `perhaps` says that the option may not be given at all.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Setting(NamedTuple):
     name_place: Place
     place: Place  # of the value
     more: tuple[Scalar | Unknown, ...] = ()
+    perhaps: bool = False
 
 
 class ProgramSource(NamedTuple):

@@ -233,7 +233,8 @@ def _references(context: DialectContext) -> Iterator[Reference]:
         if row is None or setting.value in context.document.written_files:
             continue
         if isinstance(setting.value, Unknown):
-            yield Reference("", setting.place, row.refers, launch, setting.value.why, optional=context.typed)
+            optional = context.typed or setting.perhaps
+            yield Reference("", setting.place, row.refers, launch, setting.value.why, optional=optional)
         elif _names_a_file(setting.value, row) and not _is_shipped(str(setting.value), dialect=row.refers):
             yield Reference(str(setting.value), setting.place, row.refers, launch)
 

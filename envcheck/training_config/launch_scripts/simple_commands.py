@@ -61,6 +61,8 @@ _START_TASKS = frozenset({
 
 _OPTION_WITH_VALUE = re.compile(r"--?[\w-]+=")
 
+_PYTHON = re.compile(r"python[0-9.]*")
+_TRAINS = re.compile(r"\.(?:train|fit|backward)\(")
 _SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch")
 _SHELLS = frozenset({"bash", "sh", "zsh", "dash"})
 _MAX_PREFIXES = 16  # `nohup env srun python train.py` has three
@@ -224,8 +226,26 @@ class SimpleCommands:
             file = known_text(fields[script]) or ""
             self._run_file(file, fields[script + 1 :], Scope(scope), command.at)
         self._remember_written_files(program, fields, command, scope)
-        self._collect(name, fields, scope, own)
+        self._collect(name, self._with_program_file(program, fields, command, scope), scope, own)
         return None
+
+    def _with_program_file(
+        self, program: str, fields: list[Value], command: SimpleCommand, scope: Scope
+    ) -> list[Value]:
+        """Return `python FILE` for `python -c TEXT` and `python <<EOF`; FILE is remembered as written."""
+        if not _PYTHON.fullmatch(program):
+            return fields
+        rest = [known_text(field) or "" for field in fields[1:]]
+        text: Value | None = None
+        if len(rest) > 1 and rest[0] == "-c":
+            text = fields[2]
+        elif not rest or rest[0] == "-":
+            text = self.expander.standard_input(command, scope)
+        if text is None or not _TRAINS.search(known_text(text) or ""):
+            return fields
+        name = f"program_{len(self.files) + 1}.py"
+        self.files[name] = [text]
+        return [fields[0], (Fragment(name, fields[0][0].at),)]
 
     def _collect(self, name: str, fields: list[Value], scope: Scope, own: Mapping[str, Variable]) -> None:
         """Collect a command if it is one of those looked for; note one that begins with an option."""

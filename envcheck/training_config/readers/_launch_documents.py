@@ -90,16 +90,15 @@ def documents(text: str, file: str, beside: Beside | None = None) -> tuple[Docum
         raise InputError(lines.place(error.at, error.at + 1), error.problem) from None
     except TooLongError:
         raise InputError(file, "its variables, functions or loops grow without limit") from None
-    program = cache(partial(launched_program, beside=beside or nothing_beside))
-    follower = _ProgramFollower(beside or nothing_beside)
+    beside = _with_written(beside or nothing_beside, script.files)
+    program = cache(partial(launched_program, beside=beside))
+    follower = _ProgramFollower(beside)
     launches = _training_launches(script, lines, program, follower)
     if not launches:
         raise InputError(file, "a shell script in which nothing starts a training that can be read")
     found: list[Document] = []
     for number, (command, line) in enumerate(launches, 1):
-        one = _LaunchDocuments(
-            command, line, lines, script, number, program, beside or nothing_beside, follower
-        )
+        one = _LaunchDocuments(command, line, lines, script, number, program, beside, follower)
         found += one.all()
     diagnostics = (
         *_assumptions(script, lines, launches[0][0]),
@@ -108,6 +107,18 @@ def documents(text: str, file: str, beside: Beside | None = None) -> tuple[Docum
     )
     found[-1] = found[-1]._replace(diagnostics=diagnostics)
     return tuple(found)
+
+
+def _with_written(beside: Beside, files: Mapping[str, Sequence[Value]]) -> Beside:
+    """Return a function that also knows the programs that the script itself writes."""
+    written = {
+        posixpath.normpath(name): "".join(fragment.text for fragment in texts[0])
+        for name, texts in files.items()
+        if name.endswith(".py") and len(texts) == 1 and not any(fragment.why for fragment in texts[0])
+    }
+    if not written:
+        return beside
+    return lambda name: written.get(posixpath.normpath(name), beside(name))
 
 
 def _training_launches(
@@ -466,8 +477,10 @@ def _settings(
         if word.many:
             incomplete = incomplete or ("" if word.choices else word.why)
             for name in _options_in(word.choices):
+                perhaps = not all(name in _options_in([choice]) for choice in word.choices)
+                perhaps = perhaps and name not in found
                 found.pop(name, None)
-                found[name] = Setting(name, Unknown(word.why), name_place, name_place)
+                found[name] = Setting(name, Unknown(word.why), name_place, name_place, perhaps=perhaps)
             continue
         if not spelled.startswith("-") and not (equals and _KEY.fullmatch(spelled)):
             if word.text.endswith(files) or word.why:

@@ -120,6 +120,32 @@ def test_plain_python_is_one_process(tmp_path: Path, text: str, parallel: str | 
     assert facts(tmp_path, {"run.sh": f"#!/bin/bash\n{text}\n"}).get("parallel") == parallel
 
 
+def test_an_option_that_only_one_branch_adds_is_not_given_for_certain(tmp_path: Path) -> None:
+    text = """#!/bin/bash
+MORE=""
+if [ "$SHARD" = 1 ]; then MORE="--deepspeed ds.json"; fi
+torchrun --nproc_per_node=8 train.py --bf16 true --output_dir o --save_steps 1 $MORE
+"""
+    assert "parallel" not in facts(tmp_path, {"run.sh": text})
+
+
+PROGRAM = "from trl import SFTConfig, SFTTrainer\nSFTTrainer('m', args=SFTConfig(bf16=True)).train()\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"python - <<'EOF'\n{PROGRAM}EOF\n",
+        f"python3 <<EOF\n{PROGRAM}EOF\n",
+        f'python -c "{PROGRAM}"\n',
+        f"cat > train.py <<'EOF'\n{PROGRAM}EOF\naccelerate launch --num_processes 2 train.py\n",
+    ],
+)
+def test_a_program_inside_a_script_is_read(tmp_path: Path, text: str) -> None:
+    text = f'#!/bin/bash\npython -c "import torch; print(torch.__version__)"\n{text}'
+    assert facts(tmp_path, {"run.sh": text})["precision"] == "bf16"
+
+
 def test_processes_that_an_operator_joins_are_not_one(tmp_path: Path) -> None:
     container = "{name: a, image: i, command: [python, train.py, --bf16, 'true', --save_steps, '1']}"
     text = f"""apiVersion: kubeflow.org/v1
