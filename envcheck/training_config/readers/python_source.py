@@ -19,6 +19,7 @@ _SHELL = re.compile(r"#![^\n]*(?:ba|z|da|k)?sh\b")
 
 def recognises(text: str) -> bool:
     """Return whether a text has Python's imports and parses as Python."""
+    text = text.removeprefix("\ufeff")
     if _SHELL.match(text) or not (_IMPORTS.search(text) or _DESCRIBES.search(text)):
         return False
     from envcheck.training_config.programs.modules import parse

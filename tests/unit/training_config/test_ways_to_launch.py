@@ -303,6 +303,10 @@ Trainer(model, TrainingArguments("o", bf16=config.training.bf16)).train()
     assert facts(tmp_path, {"a.py": code, "own.yaml": "training: {bf16: true}\n"})["precision"] == "bf16"
 
 
+def test_a_program_may_begin_with_the_mark_of_its_encoding(tmp_path: Path) -> None:
+    assert facts(tmp_path, {"a.py": f"\ufeff{PROGRAM}"})["precision"] == "bf16"
+
+
 MODELS = """from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
 class Wrapped:
     def __init__(self):
