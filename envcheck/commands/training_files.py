@@ -21,13 +21,15 @@ from envcheck.host.files import is_file, path_exists, read_file, resolve_links
 from envcheck.host.package_files import shipped_text, source_texts
 from envcheck.training_config import dialects, merge, readers, source_lines
 from envcheck.training_config.dialects import Dialect, recognised
-from envcheck.training_config.document import Document, Reference
+from envcheck.training_config.document import Document, Reference, Section, Setting
+from envcheck.training_config.hydra_defaults import hydra_defaults
 from envcheck.training_config.interpret import Interpretation, understood
 
 _LARGEST = 1 << 20  # bytes of a configuration; the largest seen in practice has a tenth of that
 _LARGEST_NOTEBOOK = 1 << 25  # a notebook's size is mostly its cells' images
 _LONGEST_NAME = 200  # characters of a file's name that a message quotes
 _DEEPEST = 8  # longest chain of files that name one another
+_DEEPEST_GROUPS = 3  # groups of Hydra that name one another
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 
@@ -92,6 +94,7 @@ class _NamedFileReader:
         self._read: set[tuple[str, int]] = set()
         self._chain: list[str] = []  # the files being read, each named by the one before it
         self._inline = 0
+        self._written: set[tuple[int, str]] = set()  # files that a script writes, with the launch naming them
         self.parts: list[Interpretation] = []
         self.diagnostics: list[Diagnostic] = []
         self.unread: list[tuple[int, Fact]] = []
@@ -149,7 +152,8 @@ class _NamedFileReader:
                 placed = with_own_values(placed)
             if dialect and document.form in self._known[dialect].forms:
                 placed = placed._replace(dialect=dialect)
-            placed = self._with_inherited(placed, folder)
+            placed = self._with_inherited(self._with_groups(placed, name), folder)
+            self._written |= {(placed.launch, each.removeprefix("./")) for each in placed.written_files}
             interpreted = understood(placed, self._known, self._installed)
             for part in interpreted:
                 for reference in part.references:
@@ -158,6 +162,38 @@ class _NamedFileReader:
         if not dialect and not any(part.facts or part.references or part.diagnostics for part in parts):
             raise InputError(name, "has no training setting that envcheck knows")
         self.parts += parts
+
+    def _with_groups(self, document: Document, file: str, depth: int = 0) -> Document:
+        """Return a document with the files that its `defaults` name; its own settings take precedence.
+
+        A file that is not here is left out: Hydra may find it elsewhere.
+        """
+        if document.form != "yaml" or depth > _DEEPEST_GROUPS:
+            return document
+        given = document.names()
+        found = []
+        for path, package in hydra_defaults(document):
+            inside = Path(file).parent / path
+            if not is_file(inside):
+                continue
+            try:
+                text = read_file(inside, _LARGEST).decode("utf-8", "replace")
+                (part, *_) = readers.read(text, str(inside))
+            except InputError:
+                continue
+            self.texts[str(inside)] = text
+            part = self._with_groups(part, str(inside), depth + 1)
+            prefix = f"{package}." if package else ""
+            if package and package not in given and part.settings:
+                place = part.settings[0].name_place
+                names = tuple(each.name for each in part.settings if "." not in each.name)
+                found.append(Setting(package, Section(names), place, place))
+            found += [
+                each._replace(name=f"{prefix}{each.name}")
+                for each in part.settings
+                if f"{prefix}{each.name}" not in given
+            ]
+        return document._replace(settings=(*found, *document.settings)) if found else document
 
     def _with_inherited(self, document: Document, folder: Path) -> Document:
         """Return a document with the settings that it inherits from other files; its own take precedence.
@@ -204,6 +240,8 @@ class _NamedFileReader:
         if reference.unknown:
             self._leave_open(reference, reference.unknown)
             return
+        if (reference.launch, reference.path.removeprefix("./")) in self._written:
+            return  # what the script writes was read in its place
         inside = self._known[reference.dialect].inside
         path = ProjectFiles(folder).find(Path(reference.path) / inside, document.folder)
         if inside and not is_file(path):

@@ -18,11 +18,22 @@ _COMPARISONS: Mapping[str, Any] = {">=": ge, "<=": le, "!=": ne, ">": gt, "<": l
 
 _PROOFS = 2  # number of `proofs` that prove a trainer; a user's own script may have one by chance
 
+_HAVE_TRAINERS = frozenset({"transformers", "trl", "sentence_transformers", "setfit", "unsloth"})
+_STARTS_PROCESSES = frozenset(
+    {"spawn", "start_processes", "init_process_group", "init_distributed", "notebook_launcher"}
+)
+
 PROGRAM = "program"
 """The name in a condition whose value must be contained in a word that starts the program."""
 
 COMMAND = "command"
 """The name in a condition whose value must be the last words that start the program: `trl sft`, `dpo.py`."""
+
+ARGUMENTS = "arguments"
+"""The dialect of a command line without any marks."""
+
+LAUNCHED_BY = "launched_by"
+"""The name in a condition for what starts the processes of a program of Python."""
 
 CODE = "code"
 """The name in a condition whose value must be a function that the program's code calls."""
@@ -113,26 +124,42 @@ class DialectContext:
             return max(self._matches(name, alternative) for alternative in expected)
         if expected in ("given", "present", "absent"):
             return self._matches_given(name, expected)
-        if name in (PROGRAM, COMMAND):
+        if name in (PROGRAM, COMMAND, LAUNCHED_BY):
             return Tri.of(self._is_started_by(name, str(expected)))
         if name == CODE:
             return Tri.of(self.document.source is not None and expected in self.document.source.calls)
         value = self._value_or_default(name)
-        if isinstance(value, Unknown) or value == "auto":
+        if isinstance(value, Unknown) or (value == "auto" and expected != "auto"):
             return Tri.MAYBE
         return Tri.of(_satisfies(value, expected))
 
     def _is_started_by(self, name: str, expected: str) -> bool:
         """Return whether a word that starts the program contains a text, or its last words are these."""
+        if name == LAUNCHED_BY:
+            return self.document.launcher == expected and not self._may_start_processes()
         if name == PROGRAM:
             return any(expected in word for word in self.document.program)
         words = expected.split()
         return [word.rpartition("/")[2] for word in self.document.program[-len(words) :]] == words
 
+    def _may_start_processes(self) -> bool:
+        """Return whether the program may start processes, or expects to be one of several.
+
+        That is not known of a program without marks of a trainer, unless its code names one.
+        """
+        source = self.document.source
+        if source is None:
+            return self.dialect.name == ARGUMENTS
+        packages = source.packages | source.outside | source.unresolved
+        if "ray" in packages or (self.dialect.name == ARGUMENTS and not packages & _HAVE_TRAINERS):
+            return True
+        return any(call.rpartition(".")[2] in _STARTS_PROCESSES for call in source.calls)
+
     def _matches_given(self, name: str, expected: str) -> Tri:
         """Return whether a setting is given, or has a value; MAYBE if a program computes it."""
         setting = self.settings.get(name)
-        if self.typed and setting is not None and isinstance(setting.value, Unknown):
+        may_lack = setting is not None and (self.typed or setting.perhaps)
+        if may_lack and setting is not None and isinstance(setting.value, Unknown):
             return Tri.MAYBE
         if expected == "given":
             return Tri.of(setting is not None)

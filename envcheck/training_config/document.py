@@ -29,6 +29,7 @@ class Setting(NamedTuple):
     value is text; in JSON and YAML the value has the type that the file gives it. A value that is known only
     at run time is Unknown. A bare flag has no value, so `place` is that of its name. On a command line,
     `more` are the words after the value: further values if the option takes a list, else other arguments.
+    `perhaps` says that the option may not be given at all.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Setting(NamedTuple):
     name_place: Place
     place: Place  # of the value
     more: tuple[Scalar | Unknown, ...] = ()
+    perhaps: bool = False
 
 
 class ProgramSource(NamedTuple):
@@ -69,6 +71,8 @@ class Document(NamedTuple):
     is empty. `written_files` names the files that the text itself writes, which need not exist yet.
     `diagnostics` are those of the reader. Of a `partial` document only known values are used: nothing follows
     from a missing or unknown setting, unless it is `whole`: then what the program does by default applies.
+    `launcher` is what starts the processes of a program of Python (`none` if it is started directly); empty
+    for other programs.
     """
 
     file: str
@@ -86,6 +90,7 @@ class Document(NamedTuple):
     folder: str = ""  # the current folder of the launch, if its script has changed it
     partial: bool = False
     whole: bool = False
+    launcher: str = ""
 
     def names(self) -> frozenset[str]:
         """Return the names of all settings."""

@@ -5,7 +5,8 @@ If the installed release of a package is known, that release decides which setti
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Container, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import NamedTuple
 
@@ -28,12 +29,30 @@ _PASSED_ON: Mapping[str, Sequence[str]] = {
     "training_arguments": (
         "per_device_train_batch_size", "gradient_accumulation_steps", "learning_rate", "num_train_epochs",
         "lr_scheduler_type", "save_strategy", "output_dir", "warmup_ratio", "weight_decay",
+        "gradient_checkpointing", "logging_steps", "save_steps", "eval_steps", "warmup_steps",
+        "max_grad_norm", "bf16", "fp16", "optim",
     ),
     "model_loading": (
         "load_in_4bit", "load_in_8bit", "use_4bit", "bnb_4bit_quant_type", "attn_implementation",
     ),
 }  # fmt: skip
 """The dialects of sections, with the setting names by which each is recognised."""
+
+_LORA_SECTION = re.compile(r"(?:q?lora|peft|adapter)s?(?:_?(?:config|params|args|settings))?", re.IGNORECASE)
+_LORA_OPTIONS = ("r", "rank", "alpha", "target_modules", "lora_r", "lora_rank")
+"""Options of LoRA that other sections have too; they count only in a section that is named like one of it."""
+
+_SWITCHES: Mapping[str, Sequence[str]] = {
+    "peft": ("use_lora", "use_peft", "lora_enable"),
+    "model_loading": ("use_quant", "use_quantization", "use_bnb", "quantize", "use_qlora"),
+}
+"""Settings of a whole file that switch on what one of its sections describes."""
+
+_OWN_NAMES = ("precision", "mixed_precision", "gradient_checkpointing", "attn_implementation")
+_OF_TRAINING = re.compile(r"(?:num_|max_|train_|n_)*(?:epochs?|steps)|learning_rate|lr|(?:\w+_)?batch_size")
+"""Names of settings that only a file for a training has."""
+
+_DEEPEST_SECTION = 2  # dots in the name of a section that is passed on
 
 _PATHS = ("config_path", "config_file", "path")
 _ENOUGH_MARKS = {"training_arguments": 3}
@@ -69,9 +88,11 @@ def understood(
     passed_on = dict(_sections(document, dialect))
     sections = [part for each in passed_on.values() for part in understood(each, dialects, installed)]
     if dialect is None:
-        return [*sections, Interpretation(document, None)]
+        of_own = _own_names(document)
+        by_name = understood(of_own, dialects, installed) if of_own is not None else []
+        return [*by_name, *sections, Interpretation(document, None)]
     document = document._replace(
-        settings=tuple(each for each in document.settings if each.name.partition(".")[0] not in passed_on)
+        settings=tuple(each for each in document.settings if not _is_inside(each.name, passed_on))
     )
     context = DialectContext(document, dialect, installed)
     inner = [
@@ -102,6 +123,12 @@ def understood(
     return [*inner, *sections, whole]
 
 
+def _is_inside(name: str, sections: Container[str]) -> bool:
+    """Return whether a setting is one of these sections or inside one."""
+    parts = name.split(".")
+    return any(".".join(parts[:count]) in sections for count in range(1, len(parts) + 1))
+
+
 def _sections(document: Document, dialect: Dialect | None) -> Iterator[tuple[str, Document]]:
     """Yield (name, section) of the sections of a program's own file that contain arguments of a known class.
 
@@ -113,21 +140,60 @@ def _sections(document: Document, dialect: Dialect | None) -> Iterator[tuple[str
         or (dialect is not None and dialect.name not in _GENERIC)
     ):
         return
+    given = {each.name.rpartition(".")[2]: each for each in document.settings if "." in each.name}
+    given.update({each.name: each for each in document.settings if "." not in each.name})
     for setting in document.settings:
-        if not isinstance(setting.value, Section) or "." in setting.name:
+        if not isinstance(setting.value, Section) or setting.name.count(".") > _DEEPEST_SECTION:
             continue
         prefix = f"{setting.name}."
-        inside = tuple(
+        inside = [
             each._replace(name=each.name.removeprefix(prefix))
             for each in document.settings
             if each.name.startswith(prefix)
-        )
-        part = Document(document.file, document.form, inside, launch=document.launch, folder=document.folder)
-        names = part.names()
-        for name, marks in _PASSED_ON.items():
-            if sum(mark in names for mark in marks) >= _ENOUGH_MARKS.get(name, 1):
-                yield setting.name, part._replace(dialect=name)
-                break
+        ]
+        own = {each.name for each in inside}
+        name = _dialect_of_section(setting.name.rpartition(".")[2], own)
+        if not name:
+            continue
+        switches = [given[each] for each in _SWITCHES.get(name, ()) if each in given and each not in own]
+        inside += [each._replace(name=each.name.rpartition(".")[2]) for each in switches]
+        yield (
+            setting.name,
+            Document(
+                document.file, document.form, tuple(inside), launch=document.launch, dialect=name,
+                folder=document.folder,
+            ),
+        )  # fmt: skip
+
+
+def _dialect_of_section(section: str, names: set[str]) -> str:
+    """Return the dialect of a section with these names in it, or ""."""
+    if _LORA_SECTION.fullmatch(section) and any(option in names for option in _LORA_OPTIONS):
+        return "peft"
+    for dialect, marks in _PASSED_ON.items():
+        if sum(mark in names for mark in marks) >= _ENOUGH_MARKS.get(dialect, 1):
+            return dialect
+    return ""
+
+
+def _own_names(document: Document) -> Document | None:
+    """Return the settings of a program's own file whose names say by themselves what they mean, or None.
+
+    They may be inside sections. A name that the file has several times is left out, and a file without a
+    setting of training has none.
+    """
+    if document.form == "arguments" or document.partial:
+        return None
+    last = [each.name.rpartition(".")[2].lower() for each in document.settings]
+    if not any(_OF_TRAINING.fullmatch(name) for name in last):
+        return None
+    settings = tuple(
+        each._replace(name=name)
+        for each, name in zip(document.settings, last, strict=True)
+        if name in _OWN_NAMES and last.count(name) == 1 and not isinstance(each.value, Section)
+    )
+    part = Document(document.file, document.form, settings, launch=document.launch, dialect="own")
+    return part if settings else None
 
 
 def _not_understood(
@@ -167,7 +233,8 @@ def _references(context: DialectContext) -> Iterator[Reference]:
         if row is None or setting.value in context.document.written_files:
             continue
         if isinstance(setting.value, Unknown):
-            yield Reference("", setting.place, row.refers, launch, setting.value.why, optional=context.typed)
+            optional = context.typed or setting.perhaps
+            yield Reference("", setting.place, row.refers, launch, setting.value.why, optional=optional)
         elif _names_a_file(setting.value, row) and not _is_shipped(str(setting.value), dialect=row.refers):
             yield Reference(str(setting.value), setting.place, row.refers, launch)
 

@@ -62,6 +62,8 @@ def _stated(context: DialectContext, setting: Setting, *, weak: bool) -> Iterato
             continue
         if row.key in decided or (reading := _reading(context, row, _value(row, setting))) is None:
             continue
+        if setting.perhaps and isinstance(setting.value, Unknown):
+            reading = setting.value
         decided.add(row.key)
         if row.weak is weak and not _outside_vocabulary(row, reading):
             yield Fact(row.key, reading, location(setting))

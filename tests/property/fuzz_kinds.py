@@ -233,6 +233,20 @@ KINDS: Mapping[str, Kind] = {
         b"          args:\n            - |\n              torchrun --nproc_per_node $N train.py --bf16 True\n",
         b"resources:\n  accelerators: H100:8\nnum_nodes: 2\nenvs:\n  M: x\nrun: |\n  torchrun --nnodes $SKYPILOT_NUM_NODES"
         b" train.py --model_name_or_path $M --fp16 True\n",
+        b"on: push\njobs:\n  a:\n    steps:\n      - run: |\n          torchrun --nproc_per_node 2 train.py --bf16 True\n",
+        b"services:\n  a:\n    environment: [A=b]\n    command: torchrun train.py --bf16 True\n",
+        b"program: train.py\nmethod: grid\nparameters:\n  bf16: {value: true}\n  learning_rate: {values: [1, 2]}\n"
+        b'command: ["${env}", torchrun, "${program}", "${args}"]\n',
+    ),
+    "train-debug": _train(
+        "launch.json",
+        b'{"configurations": [{"request": "launch", "program": "${workspaceFolder}/train.py", "env": {"A": "b"}, '
+        b'"args": ["--bf16", "True", "--output_dir", "o"]}]}',
+    ),
+    "train-hydra": _train(
+        "config.yaml",
+        b"defaults:\n  - model: a\n  - b@c: d\n  - _self_\nmodel: {lora: {r: 8, alpha: 16}}\nprecision: bf16\nepochs: 1\n",
+        b"trainer:\n  accelerator: gpu\n  devices: 4\n  strategy: deepspeed_stage_3\n  precision: bf16-mixed\n",
     ),
     "train-slurm": _train(
         "job.sh",

@@ -23,6 +23,8 @@ _FLAGS: Mapping[str, frozenset[str]] = {
         "use_megatron_lm", "use_xpu", "m", "module", "no_python", "debug", "tpu_cluster", "no_tpu_cluster",
         "tpu_use_sudo", "same_network", "use_parallelism_config", "enable_cpu_affinity", "downcast_bf16",
     }),
+    # composer/cli/launcher.py of 0.32
+    "composer": frozenset({"v", "verbose", "m", "module_mode", "c", "command_mode"}),
 }  # fmt: skip
 _TORCHRUN_SUBCOMMANDS = {"tune": "run"}
 """Programs with a subcommand that takes torchrun's arguments and then the name of a recipe."""
@@ -49,6 +51,11 @@ _OF_TRAINERS = frozenset({
     "per_device_train_batch_size",
 })  # fmt: skip
 _ENOUGH = 3  # of these arguments show that a command trains
+_SUBCOMMANDS = frozenset({
+    "train", "sft", "dpo", "grpo", "rl", "finetune", "fine-tune", "pretrain", "fit", "tune",
+})  # fmt: skip
+_CONFIGURATIONS = (".yaml", ".yml", ".json")
+_OWN_COMMANDS = re.compile(r"[a-z][\w-]*")
 _SHELLS = frozenset({"bash", "sh", "source", ".", "echo", "printf", "export", "sbatch", "eval", "exec"})
 _SCRIPT_WITHIN = 6  # words in which the script of an unknown interpreter is looked for
 
@@ -81,19 +88,40 @@ def may_train(words: tuple[Argument, ...]) -> bool:
         return len(words) > 2 and words[1].text == _TORCHRUN_SUBCOMMANDS[name]  # noqa: PLR2004
     if name in _TRAINING_SUBCOMMANDS:
         return len(words) > 1 and words[1].text in _TRAINING_SUBCOMMANDS[name]
-    known = name in _FLAGS or _PYTHON.fullmatch(name) is not None or (name.endswith(".py") and len(words) > 1)
+    known = (
+        _names_configuration(words)
+        or name in _FLAGS
+        or _PYTHON.fullmatch(name) is not None
+        or (name.endswith(".py") and len(words) > 1)
+    )
     return known or _has_training_arguments(words)
+
+
+def _names_configuration(words: tuple[Argument, ...]) -> bool:
+    """Return whether the subcommand of an unknown command trains with a file: `oumi train -c a.yaml`."""
+    own = _OWN_COMMANDS.fullmatch(words[0].text) is not None and words[0].text not in _SHELLS | _FLAGS.keys()
+    return (
+        own
+        and len(words) > 2  # noqa: PLR2004
+        and words[1].text in _SUBCOMMANDS
+        and any(word.text.endswith(_CONFIGURATIONS) for word in words[2:])
+    )
 
 
 def _has_training_arguments(words: tuple[Argument, ...]) -> bool:
     """Return whether an unknown command, such as a project's own, takes arguments of a trainer."""
-    given = {word.text.partition("=")[0].lstrip("-").replace("-", "_") for word in words[1:]}
     names = [base_name(word.text) for word in words]
     starts_another = any(
         name in _FLAGS or name.endswith(".py") or _PYTHON.fullmatch(name) is not None for name in names
     )
     starts_another = starts_another or names[0].startswith("-") or names[0] in _SHELLS
-    return not starts_another and len(given & _OF_TRAINERS) >= _ENOUGH
+    return not starts_another and has_training_arguments(words[1:])
+
+
+def has_training_arguments(words: tuple[Argument, ...]) -> bool:
+    """Return whether enough of a program's arguments are those of trainers."""
+    given = {word.text.partition("=")[0].lstrip("-").replace("-", "_") for word in words}
+    return len(given & _OF_TRAINERS) >= _ENOUGH
 
 
 def launch_line(words: tuple[Argument, ...]) -> LaunchLine | None:
@@ -103,7 +131,7 @@ def launch_line(words: tuple[Argument, ...]) -> LaunchLine | None:
         return _behind_ray(words)
     if name.endswith(".py"):
         return LaunchLine("", (), (words[0].text,), words[1:])
-    if name in _TRAINING_SUBCOMMANDS:
+    if name in _TRAINING_SUBCOMMANDS or _names_configuration(words):
         return LaunchLine("", (), (name, words[1].text), words[2:])
     if name in _TORCHRUN_SUBCOMMANDS:
         return _behind_tune(name, words[2:])

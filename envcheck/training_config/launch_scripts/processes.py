@@ -25,7 +25,7 @@ EXPORTED = frozenset(
 
 _SETTING = "processes"
 _MAX_DIGITS = 6  # of a count of processes or nodes
-_COUNTS_PROCESSES = {"nproc_per_node", "num_gpus", "include"}
+_COUNTS_PROCESSES = {"nproc_per_node", "num_gpus", "include", "nproc", "n"}
 _READS_NPROC_PER_NODE = ("swift", "megatron", "llamafactory-cli", "lmf", "xtuner")
 _STARTS_ONE_PER_DEVICE = ("llamafactory-cli", "lmf")
 _CHOOSES_HOSTS = ("hostfile", "H", "include", "i", "exclude", "e")
@@ -44,6 +44,8 @@ def process_count(
         return Setting(_SETTING, Unknown(unreadable), place, place)
     if line.launcher == "torchrun":
         return _torchrun(settings, place)
+    if line.launcher == "composer":
+        return _composer(settings, place)
     if line.launcher == "deepspeed":
         return _deepspeed(settings, place, environment.get("CUDA_VISIBLE_DEVICES"))
     if line.launcher:
@@ -89,6 +91,14 @@ def _visible_devices(environment: Mapping[str, Argument]) -> int:
 def _torchrun(settings: Mapping[str, Setting], place: Place) -> Setting:
     found = [settings[name] for name in ("nproc_per_node", "nnodes") if name in settings]
     return _product([_count(setting) for setting in found], found[0].place if found else place)
+
+
+def _composer(settings: Mapping[str, Setting], place: Place) -> Setting:
+    """Return the count of Composer's launcher, which starts a process for every GPU without an option."""
+    given = next((settings[name] for name in ("world_size", "nproc", "n") if name in settings), None)
+    if given is None:
+        return Setting(_SETTING, Unknown("composer starts a process for every GPU it finds"), place, place)
+    return _product([_count(given)], given.place)
 
 
 def _deepspeed(settings: Mapping[str, Setting], place: Place, visible: Argument | None) -> Setting:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple, Protocol
@@ -42,10 +43,26 @@ _PREFIXES = frozenset({
     "nohup", "time", "exec", "env", "nice", "ionice", "taskset", "numactl", "stdbuf", "setsid", "timeout",
     "sudo", "command", "builtin", "srun", "mpirun", "mpiexec", "uv", "poetry", "pipenv", "pdm", "conda",
     "mamba", "micromamba", "singularity", "apptainer", "docker", "xvfb-run", "unbuffer", "nsys", "ncu",
-    "strace", "pdsh", "ssh", "tmux", "screen", "run", "sbatch",
+    "strace", "pdsh", "ssh", "tmux", "screen", "run", "sbatch", "pixi", "hatch", "rye", "horovodrun",
+    "mpirun.openmpi", "podman", "enroot", "caffeinate", "chrt", "script", "su", "bsub", "qsub", "kubectl",
+    "runai", "sky", "tsp", "ts", "py-spy", "prun", "jsrun", "aprun", "gosu", "gdb", "rocprof", "memray",
 })  # fmt: skip
-"""Programs that start the program named by a later argument."""
+"""Programs that start the program named by a later argument, or the command in the text of one."""
 
+_RUN_SCRIPTS = frozenset({
+    "nohup", "srun", "time", "nice", "uv", "run", "poetry", "pipenv", "pdm", "pixi", "hatch", "rye",
+})  # fmt: skip
+"""Those of them after which a script of Python needs no arguments to be taken for the program."""
+
+_START_TASKS = frozenset({
+    "srun", "mpirun", "mpiexec", "mpirun.openmpi", "horovodrun", "prun", "jsrun", "aprun",
+})  # fmt: skip
+"""Those of them that start several processes of it, which find one another."""
+
+_OPTION_WITH_VALUE = re.compile(r"--?[\w-]+=")
+
+_PYTHON = re.compile(r"python[0-9.]*")
+_TRAINS = re.compile(r"\.(?:train|fit|backward)\(")
 _SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch")
 _SHELLS = frozenset({"bash", "sh", "zsh", "dash"})
 _MAX_PREFIXES = 16  # `nohup env srun python train.py` has three
@@ -168,14 +185,24 @@ class SimpleCommands:
             program = base_name(known_text(fields[0]) or "") if fields else ""
             is_prefix = program in _PREFIXES and program not in self.session.functions
             behind = self._index_behind_prefix(fields) if is_prefix else 0
+            if is_prefix and not behind:
+                self._evaluate_texts(fields[1:], scope)
             if not behind:
                 break
             own = {**own, **_prefix_assignments(fields[1:behind])}
-            if program == "srun":
-                own["SLURM_STEP_NUM_TASKS"] = _tasks_of_step(fields[1:behind]) or scope.get("SLURM_NTASKS")
+            if program in _START_TASKS:
+                tasks = _tasks_of_step(fields[1:behind])
+                of_job = scope.get("SLURM_NTASKS") if program == "srun" else None
+                own["SLURM_STEP_NUM_TASKS"] = (
+                    tasks
+                    or of_job
+                    or unknown(fields[0][0].at, program, f"{program} decides how many processes it starts")
+                )
             ends = ends or program == "exec"
             fields = fields[behind:]
-            if known_text(fields[0]) == "-m":  # `uv run -m module` runs `python -m module`
+            first = known_text(fields[0]) or ""
+            # `uv run -m module` runs `python -m module`, and `uv run script.py` runs `python script.py`
+            if first == "-m" or (first.endswith(".py") and program in _RUN_SCRIPTS):
                 fields = [(fields[0][0]._replace(text="python"),), *fields]
         status = self._start_program(fields, command, scope, own)
         scope.ended_by = scope.ended_by or ("exit" if ends else "")
@@ -199,8 +226,26 @@ class SimpleCommands:
             file = known_text(fields[script]) or ""
             self._run_file(file, fields[script + 1 :], Scope(scope), command.at)
         self._remember_written_files(program, fields, command, scope)
-        self._collect(name, fields, scope, own)
+        self._collect(name, self._with_program_file(program, fields, command, scope), scope, own)
         return None
+
+    def _with_program_file(
+        self, program: str, fields: list[Value], command: SimpleCommand, scope: Scope
+    ) -> list[Value]:
+        """Return `python FILE` for `python -c TEXT` and `python <<EOF`; FILE is remembered as written."""
+        if not _PYTHON.fullmatch(program):
+            return fields
+        rest = [known_text(field) or "" for field in fields[1:]]
+        text: Value | None = None
+        if len(rest) > 1 and rest[0] == "-c":
+            text = fields[2]
+        elif not rest or rest[0] == "-":
+            text = self.expander.standard_input(command, scope)
+        if text is None or not _TRAINS.search(known_text(text) or ""):
+            return fields
+        name = f"program_{len(self.files) + 1}.py"
+        self.files[name] = [text]
+        return [fields[0], (Fragment(name, fields[0][0].at),)]
 
     def _collect(self, name: str, fields: list[Value], scope: Scope, own: Mapping[str, Variable]) -> None:
         """Collect a command if it is one of those looked for; note one that begins with an option."""
@@ -226,9 +271,26 @@ class SimpleCommands:
                 return index
             if word.endswith(_SCRIPTS) or (word == "-m" and known_text(fields[0]) in ("uv", "run")):
                 return index
+            if word.endswith(".py") and base_name(known_text(fields[0]) or "") in _RUN_SCRIPTS:
+                return index
             if self.is_launch(tuple(map(argument, fields[index:]))):
                 return index
         return 0
+
+    def _evaluate_texts(self, fields: list[Value], scope: Scope) -> None:
+        """Follow the arguments that are whole commands, as in `sbatch --wrap="python train.py"`."""
+        for field in fields[:_MAX_PREFIX_WORDS]:
+            option = _OPTION_WITH_VALUE.match(field[0].text) if field and not field[0].why else None
+            cut = option.end() if option else 0
+            value = (
+                (field[0]._replace(text=field[0].text[cut:], at=field[0].at + cut), *field[1:])
+                if cut
+                else field
+            )
+            if not any(" " in fragment.text.strip() for fragment in value if not fragment.why):
+                continue
+            with contextlib.suppress(NotAScriptError):
+                self._evaluate(value, Scope(scope))
 
     # --- nested code --------------------------------------------------------------------------------
 
@@ -360,11 +422,11 @@ def _script_behind(fields: list[Value]) -> int | None:
 
 
 def _tasks_of_step(fields: list[Value]) -> Value | None:
-    """Return how many tasks the options of `srun` ask for; None if they do not say."""
+    """Return how many tasks the options of `srun` or `mpirun` ask for; None if they do not say."""
     words = [(field, known_text(field) or "") for field in fields]
     for index, (field, word) in enumerate(words):
         name, equals, value = word.partition("=")
-        if name in ("-n", "--ntasks") and (equals or index + 1 < len(words)):
+        if name in ("-n", "--ntasks", "-np", "--np") and (equals or index + 1 < len(words)):
             return (field[0]._replace(text=value),) if equals else words[index + 1][0]
         if word.startswith("-n") and word[2:].isdigit():
             return (field[0]._replace(text=word[2:]),)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from types import MappingProxyType
 from typing import NamedTuple
 
+from envcheck.core.facts import Tri
 from envcheck.training_config.programs.expressions import ProgramTooLongError
 from envcheck.training_config.programs.hydra import ReadConfiguration
 from envcheck.training_config.programs.interpreter import FollowedCall
@@ -22,7 +24,7 @@ class FollowedProgram(NamedTuple):
     `names` are those in the code that it reaches, `unread` the packages that this code calls, `packages`
     those that its modules import, `followed` the functions and classes that it reaches. `incomplete` is the
     reason why some of its code may not have been reached, or "". `unfreezes` says that it makes parameters
-    trainable.
+    trainable, `trains` whether it starts a training.
     """
 
     calls: tuple[FollowedCall, ...]
@@ -33,6 +35,7 @@ class FollowedProgram(NamedTuple):
     files: tuple[str, ...]
     followed: frozenset[ast.AST]
     unfreezes: bool
+    trains: Tri
 
 
 def follow(
@@ -62,16 +65,16 @@ def follow(
         follower.incomplete = "the program is too long to be followed"
     calls, trains = _of_training(follower.calls, waiting_from)
     incomplete = follower.incomplete or ("some of its modules are too large" if project.limited else "")
-    incomplete = incomplete or ("" if trains else "no training is reached")
     return FollowedProgram(
         calls,
         frozenset(follower.names),
         frozenset(follower.unread - {*sys.stdlib_module_names, "builtins", "super", ""}),
         frozenset(follower.packages),
-        incomplete,
+        incomplete or ("" if trains else "no training is reached"),
         tuple(each.path for each in project.modules()),
         frozenset(follower.followed),
         follower.unfreezes,
+        _trains(follower.calls, everything_followed=not incomplete),
     )
 
 
@@ -81,6 +84,7 @@ def _of_training(calls: Sequence[FollowedCall], waiting_from: int) -> tuple[tupl
     Of the visits of one call, those under other conditions are left out if one is under none. What comes
     after a trainer's last training, up to the call `waiting_from`, does not configure it.
     """
+    calls = _without_alternatives(calls)
     training: list[FollowedCall] = []
     for found in (_starts_training, _trains_a_step, _makes_a_trainer):
         training = [call for call in calls if found(call)]
@@ -99,6 +103,40 @@ def _of_training(calls: Sequence[FollowedCall], waiting_from: int) -> tuple[tupl
     certain = {call.node for call in own if not call.conditions}
     kept = (call for call in own if not call.conditions or call.node not in certain)
     return tuple(kept), bool(training)
+
+
+def _without_alternatives(calls: Sequence[FollowedCall]) -> list[FollowedCall]:
+    """Return the calls without conditions of which each alternative leads to the same call."""
+    visits: dict[ast.AST, set[tuple[str, ...]]] = {}
+    for call in calls:
+        if call.conditions:
+            visits.setdefault(call.node, set()).add(call.conditions)
+    several = {node: found for node, found in visits.items() if len(found) > 1}
+    return [
+        call._replace(conditions=_decided(call.conditions, several[call.node]))
+        if call.node in several and call.conditions
+        else call
+        for call in calls
+    ]
+
+
+def _decided(conditions: tuple[str, ...], visits: AbstractSet[tuple[str, ...]]) -> tuple[str, ...]:
+    """Return the conditions of a visit without the last one if another visit has its opposite."""
+    for at in reversed(range(len(conditions))):
+        opposite = conditions[at].removeprefix("not ") if conditions[at].startswith("not ") else ""
+        opposite = opposite or f"not {conditions[at]}"
+        if (*conditions[:at], opposite, *conditions[at + 1 :]) in visits:
+            return (*conditions[:at], *conditions[at + 1 :])
+    return conditions
+
+
+def _trains(calls: Sequence[FollowedCall], *, everything_followed: bool) -> Tri:
+    """Return whether a program trains; an object of a trainer may be made only to evaluate."""
+    if any(_starts_training(call) or _trains_a_step(call) for call in calls):
+        return Tri.YES
+    if any(map(_makes_a_trainer, calls)):
+        return Tri.MAYBE
+    return Tri.NO if everything_followed else Tri.MAYBE
 
 
 def _starts_training(call: FollowedCall) -> bool:

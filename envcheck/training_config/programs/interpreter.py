@@ -36,7 +36,8 @@ from envcheck.training_config.programs.values import (
 )
 
 _DEEPEST_CALLS = 24
-_LONGEST_LOOP = 16  # items of a known list over which a loop is followed
+_LONGEST_LIST = 400  # items of a list that is followed while it grows
+_LONGEST_LOOP = 48  # items of a known list over which a loop is followed
 _HOLD_SETTINGS = ("Arguments", "Config")
 """Endings of the names of classes whose objects have the attributes that they are given."""
 
@@ -110,6 +111,7 @@ class Interpreter(Expressions):
         self._frames: list[_CallFrame] = []
         self.commands: list[ProjectFunction] = []  # functions that a command-line library starts
         self._waiting: list[ProjectFunction] = []  # functions given to something that may call them
+        self._assigning: ast.Assign | None = None  # the assignment that is followed now
         self._iterated: dict[str, str] = {}  # the expression that each variable of a loop takes its values of
         self._path = ""
 
@@ -171,6 +173,7 @@ class Interpreter(Expressions):
     def _assignment(self, node: ast.Assign, scope: Variables) -> bool:
         if self._is_unused(node.value, scope):
             return False
+        self._assigning = node
         result = self._made_in_module(self.value(node.value, scope), scope)
         for target in node.targets:
             self.bind(target, result, scope)
@@ -590,9 +593,21 @@ class Interpreter(Expressions):
             return
         if name == "requires_grad" and value is not False:
             self.unfreezes = True
+        elif name == "requires_grad":
+            self._note_freezing(target)
         switched_on = name in ("requires_grad", "requires_grad_") and value is True
         if not switched_on and (name == "requires_grad" or truth(value) is not False):
             self.names.add(name)
+
+    def _note_freezing(self, target: ast.Attribute) -> None:
+        """Record `parameter.requires_grad = False` as the call that does the same."""
+        function = ast.copy_location(ast.Attribute(target.value, "requires_grad_", ast.Load()), target)
+        call = ast.copy_location(ast.Call(function, [], []), target)
+        owner = self._spelled_owner(target.value)
+        given = Arguments((False,), ())
+        self.calls.append(
+            FollowedCall("requires_grad_", owner, call, self._path, given, tuple(self.conditions))
+        )
 
     def put(self, record: Record, name: str, value: Value) -> None:
         """Set an item of a record; one that is set under an undecided condition is not known afterwards."""
@@ -655,7 +670,7 @@ class Interpreter(Expressions):
             ) is not MISSING or (function := self._in_class(cls, "forward", called)) is not MISSING:
                 return self.call_function(function, given)
             case _:
-                self._change_list(node, scope)
+                self._change_list(node, given, scope)
                 return self._call_library(called, node, given, scope)
 
     def _call_one_of(
@@ -674,14 +689,25 @@ class Interpreter(Expressions):
                         found.append(self._call_library(option, node, given, scope))
         return reduce(common, found)
 
-    def _change_list(self, node: ast.Call, scope: Variables) -> None:
-        """Forget a list that a method changes."""
+    def _change_list(self, node: ast.Call, given: Arguments, scope: Variables) -> None:
+        """Follow what `append` and `extend` do to a list; forget one that another method changes."""
         if isinstance(node.func, ast.Attribute) and node.func.attr in _CHANGES_A_LIST:
             target = node.func.value
             if (isinstance(target, ast.Name) and is_list(scope.find(target.id))) or (
                 isinstance(target, ast.Attribute) and is_list(self.value(target, scope))
             ):
-                self.bind(target, computed(target), scope)
+                self.bind(target, self._longer(self.value(target, scope), node, given), scope)
+
+    def _longer(self, before: Value, node: ast.Call, given: Arguments) -> Value:
+        """Return a list after `append` or `extend`, or a value that is not known."""
+        method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+        more = given.positional[0] if len(given.positional) == 1 else MISSING
+        grows = method in ("append", "extend") and more is not MISSING and not self.conditions
+        if not grows or not is_list(before) or len(before) > _LONGEST_LIST:
+            return computed(node.func)
+        if method == "append":
+            return (*before, more)
+        return before + more if is_list(more) else computed(node.func)
 
     def _call_library(self, called: Value, node: ast.Call, given: Arguments, scope: Variables) -> Value:
         """Return what a call of a library, or of something that is not known, returns."""
@@ -713,6 +739,9 @@ class Interpreter(Expressions):
     def _note_call(
         self, called: Value, name: str, owner: str, node: ast.Call, given: Arguments, scope: Variables
     ) -> None:
+        if name == "requires_grad_" and self._assigning is not None and node is self._assigning.value:
+            target = quoted(self._assigning.targets[0])  # `ref_model = load(name).requires_grad_(False)`
+            owner = target if is_beside(target) else owner
         self.calls.append(FollowedCall(name, owner, node, self._path, given, tuple(self.conditions)))
         if owner != "builtins":
             self._note_names(name, owner, given)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import posixpath
 import re
-from collections.abc import Mapping
+import shlex
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from envcheck.core.facts import Unknown
 from envcheck.training_config.programs.hydra import ReadConfiguration, as_record, composed, merge_deep
 from envcheck.training_config.programs.interpreter import (
     Arguments,
+    BoundName,
     FieldDefault,
     FollowedCall,
     KeywordGiven,
@@ -37,8 +40,8 @@ from envcheck.training_config.programs.values import (
 
 _LONGEST_TEXT = 10_000
 _NAMESPACES = frozenset({
-    "AttrDict", "Box", "ConfigDict", "DotDict", "EasyDict", "Munch", "Namespace", "SimpleNamespace",
-    "addict", "create", "edict", "munchify",
+    "AttrDict", "Box", "Bunch", "ConfigDict", "DotDict", "DotMap", "EasyDict", "Munch", "Namespace",
+    "SimpleNamespace", "addict", "create", "dotdict", "edict", "munchify",
 })  # fmt: skip
 _LOADS = frozenset({"safe_load", "load", "full_load", "unsafe_load", "loads", "FullLoader"})
 _UNCHANGED = frozenset({
@@ -60,9 +63,16 @@ _NO_MODELS = ("Tokenizer", "Processor", "Config", "Scheduler", "Extractor", "Pip
 _PARSES = ("parse_args", "parse_known_args")
 _DATACLASS_PARSES = (
     "parse_args_into_dataclasses", "parse_args_and_config", "parse", "parse_yaml_file", "parse_json_file",
-    "parse_yaml_and_args",
+    "parse_yaml_and_args", "parse_dict",
 )  # fmt: skip
 """Methods of transformers' HfArgumentParser and of the classes that TRL and others derive from it."""
+
+_STARTS_FUNCTION = frozenset({"notebook_launcher", "debug_launcher", "spawn"})
+"""Functions of accelerate and of torch.multiprocessing that start processes which call a function."""
+
+_FILE_ARGUMENTS = ("json_file", "yaml_file", "args")
+_VALIDATES = frozenset({"model_validate", "parse_obj", "from_dict", "validate"})
+"""Functions of pydantic's classes, and of dacite, that make an object of a dictionary."""
 
 
 class Follower(PythonConfigurations):
@@ -89,6 +99,9 @@ class Follower(PythonConfigurations):
         """Return an attribute of a value."""
         if isinstance(owner, LibraryName) and (owner.name, name) == ("sys", "argv"):
             return self._command_line()
+        if isinstance(owner, ClassValue) and name in _VALIDATES and self.is_dataclass(owner):
+            own = self._in_class(owner, name)
+            return BoundName(owner, name) if own is MISSING else own
         return super().attribute(owner, name, node)
 
     def _command_line(self) -> Value:
@@ -117,9 +130,32 @@ class Follower(PythonConfigurations):
             return _method_of_text(owner, name, given)
         if isinstance(owner, File) and name == "read":
             return owner
+        if isinstance(owner, ClassValue) and name in _VALIDATES and self.is_dataclass(owner):
+            first = given.positional[0] if given.positional else MISSING
+            return self._validated(owner, first) if isinstance(first, Record) else MISSING
         if isinstance(owner, Thing) and name in _DATACLASS_PARSES and owner.maker in self._dataclass_parsers:
             return self._parsed_dataclasses(self._dataclass_parsers[owner.maker], name, given, node)
         return MISSING
+
+    def _validated(self, cls: ClassValue, given: Record) -> Record:
+        """Return an object of a class whose fields may be objects of other classes, from a dictionary."""
+        self.followed.add(cls.node)
+        record = Record(self.fields(cls), "object", cls, rest=given.rest, born=len(self.conditions))
+        for name, value in given.items.items():
+            inner = self._class_of_field(cls, name) if isinstance(value, Record) else None
+            record.items[name] = self._validated(inner, value) if inner is not None else value
+        return record
+
+    def _class_of_field(self, cls: ClassValue, name: str) -> ClassValue | None:
+        """Return the class of the project that annotates a field, or None."""
+        for each in cls.lineage():
+            for node in each.node.body if isinstance(each, ClassValue) else ():
+                if isinstance(node, ast.AnnAssign) and getattr(node.target, "id", "") == name:
+                    for part in ast.walk(node.annotation):
+                        found = each.scope.find(part.id) if isinstance(part, ast.Name) else MISSING
+                        if isinstance(found := self.resolved(found), ClassValue):
+                            return found
+        return None
 
     def instantiate(self, cls: ClassValue, given: Arguments, node: ast.Call) -> Value:
         """Return an object of a class of the project; one derived from a parser is a parser."""
@@ -127,7 +163,13 @@ class Follower(PythonConfigurations):
         if any(_parses_dataclasses(base) for base in bases):
             self.followed.add(cls.node)
             return self._dataclass_parser(given.positional[0] if given.positional else MISSING)
-        return super().instantiate(cls, given, node)
+        made = super().instantiate(cls, given, node)
+        if isinstance(made, Record) and {"BaseModel", "BaseSettings"} & {*bases}:
+            for name, value in made.items.items():
+                inner = self._class_of_field(cls, name) if isinstance(value, Record) else None
+                if inner is not None and isinstance(value, Record) and value.role == "dict":
+                    made.items[name] = self._validated(inner, value)
+        return made
 
     def call_marked(self, function: ProjectFunction, given: Arguments) -> Value:
         """Return what a function returns; a decorator may give it its arguments."""
@@ -267,7 +309,24 @@ class Follower(PythonConfigurations):
             found = self._instantiated(first, given, node)
         elif name in ("Fire", "run") and module in ("fire", "typer"):
             found = self._started(first)
-        return found
+        return found if found is not MISSING else self._of_processes(name, module, first, given)
+
+    def _of_processes(self, name: str, module: str, first: Value, given: Arguments) -> Value:
+        """Return the words of a command, or MISSING; follow a function that several processes call."""
+        if name in _STARTS_FUNCTION and isinstance(first, ProjectFunction):
+            self._started_function(name, first, given)
+        if (module, name) == ("shlex", "split") and isinstance(first, str):
+            with contextlib.suppress(ValueError):
+                return tuple(shlex.split(first))
+        return MISSING
+
+    def _started_function(self, name: str, function: ProjectFunction, given: Arguments) -> None:
+        """Follow a function that a launcher of processes calls with the arguments it is given."""
+        values = given.get("args", 2 if name == "spawn" and len(given.positional) > 2 else 1)  # noqa: PLR2004
+        rank: tuple[Value, ...] = (Unknown("the rank of a process"),) if name == "spawn" else ()
+        known = is_list(values) or values is MISSING
+        rest = given.rest or ("" if known else "its arguments are computed")
+        self.call_function(function, Arguments((*rank, *(values if is_list(values) else ())), (), rest))
 
     def _field(self, given: Arguments) -> Value:
         default = given.keyword("default")
@@ -405,10 +464,45 @@ class Follower(PythonConfigurations):
         self, classes: tuple[Value, ...], method: str, given: Arguments, node: ast.Call
     ) -> Value:
         """Return an object of each class with the values of the command line and of a file that it names."""
+        file = self._file_to_parse(method, given)
+        if file is not None:
+            return tuple(self._from_file(each, classes, file, node) for each in classes)
         found = tuple(self._from_command_line(each, node) for each in classes)
         if given.keyword("return_remaining_strings") is True:
             return (*found, Unknown("they are arguments of no class"))
         return found[0] if method == "parse" and len(found) == 1 else found
+
+    def _file_to_parse(self, method: str, given: Arguments) -> Record | None:
+        """Return what a method parses instead of the command line, or None."""
+        if method not in ("parse_json_file", "parse_yaml_file", "parse_dict"):
+            return None
+        source = given.positional[0] if given.positional else MISSING
+        source = next((each.value for each in given.keywords if each.name in _FILE_ARGUMENTS), source)
+        if isinstance(source, Record):
+            return source
+        if not isinstance(source, str) or source == self.given.get("config"):
+            return None
+        content = self._loaded(source)
+        return content if isinstance(content, Record) else None
+
+    def _from_file(self, cls: Value, classes: Sequence[Value], file: Record, node: ast.Call) -> Value:
+        """Return an object of a dataclass with the values of a file; a library's class takes what is left."""
+        others = [each for each in classes if isinstance(each, ClassValue) and each is not cls]
+        of_others = {name for each in others for name in self.fields(each)}
+        if not isinstance(cls, ClassValue):
+            items = {name: value for name, value in file.items.items() if name not in of_others}
+            return Record(items, "namespace", rest="the command line may set it")
+        items = self.fields(cls)
+        library = next((each for each in cls.lineage() if isinstance(each, LibraryName)), None)
+        for name, value in file.items.items():
+            if name in items or (library is not None and name not in of_others):
+                items[name] = value
+        if library is not None:
+            owner, _, name = library.name.rpartition(".")
+            keywords = tuple(KeywordGiven(key, value, node) for key, value in items.items())
+            arguments = Arguments((), keywords, file.rest)
+            self.calls.append(FollowedCall(name, owner, node, self.path, arguments, tuple(self.conditions)))
+        return Record(items, "object", cls, rest="a library defines it" if library is not None else file.rest)
 
     def _from_command_line(self, cls: Value, node: ast.Call) -> Value:
         file: Value = self._loaded(self.given["config"]) if "config" in self.given else Record({})
@@ -506,6 +600,10 @@ def _method_of_text(text: str, name: str, given: Arguments) -> Value:
             if separator is None or (isinstance(separator, str) and separator)
             else MISSING
         )
+    if name == "join" and given.positional and is_list(given.positional[0]):
+        parts = [part for part in given.positional[0] if isinstance(part, str)]
+        whole = len(parts) == len(given.positional[0]) and sum(map(len, parts)) < _LONGEST_TEXT
+        return text.join(parts) if whole else MISSING
     if name in ("open", "read_text"):
         return File(text)
     return text if name in ("resolve", "absolute", "expanduser") else MISSING

@@ -106,7 +106,7 @@ def parse(text: str) -> ast.Module | None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # invalid escapes in the user's own strings
         try:
-            return ast.parse(text)
+            return ast.parse(text.removeprefix("\ufeff"))  # a mark that editors of Windows write
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             return None
 

@@ -13,12 +13,17 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, TypeAlias
 
 from envcheck.core.errors import InputError, Place
-from envcheck.core.facts import Unknown
+from envcheck.core.facts import Tri, Unknown
 from envcheck.core.findings import Diagnostic
 from envcheck.core.rules import Severity
 from envcheck.training_config.document import Document, ProgramSource, Scalar, Setting, SettingValue
 from envcheck.training_config.launch_scripts.follow import FollowedScript, follow
-from envcheck.training_config.launch_scripts.launchers import LaunchLine, launch_line, may_train
+from envcheck.training_config.launch_scripts.launchers import (
+    LaunchLine,
+    has_training_arguments,
+    launch_line,
+    may_train,
+)
 from envcheck.training_config.launch_scripts.processes import EXPORTED, launcher, process_count
 from envcheck.training_config.launch_scripts.ray_jobs import with_runtime_environment
 from envcheck.training_config.launch_scripts.session import TooLongError, nothing_beside
@@ -49,6 +54,13 @@ _TRAINING_NAMES = re.compile(r"trainer|backward|optimizer|fine_?tun|training_ste
 _TRAINING_PACKAGES = frozenset(
     {"verl", "openrlhf", "llamafactory", "axolotl", "swift", "torchtune", "nemo_rl"}
 )
+_WORDS = re.compile(r"[a-z]+")
+_TRAINING_WORDS = frozenset(
+    {"sft", "dpo", "grpo", "ppo", "orpo", "kto", "rloo", "rm", "rlhf", "lora", "qlora", "pt", "cpt"}
+)
+_TRAINING_BEGINNINGS = ("train", "finetun", "pretrain", "tune", "distill")
+"""Words in the name of a program, and beginnings of such words, that suggest that it trains."""
+
 _HYDRA_MAIN = re.compile(r"@hydra\.main\(([^)]{0,400})\)")
 _HYDRA_ARGUMENT = re.compile(r"(config_path|config_name)\s*=\s*[\"']([\w./-]+)[\"']")
 _MOST_FOLLOWED = 12  # programs that are followed for one script
@@ -73,16 +85,15 @@ def documents(text: str, file: str, beside: Beside | None = None) -> tuple[Docum
         raise InputError(lines.place(error.at, error.at + 1), error.problem) from None
     except TooLongError:
         raise InputError(file, "its variables, functions or loops grow without limit") from None
-    program = cache(partial(_launched_program, beside=beside or nothing_beside))
-    follower = _ProgramFollower(beside or nothing_beside)
-    launches = _training_launches(script, program)
+    beside = _with_written(beside or nothing_beside, script.files)
+    program = cache(partial(_launched_program, beside=beside))
+    follower = _ProgramFollower(beside)
+    launches = _training_launches(script, lines, program, follower)
     if not launches:
         raise InputError(file, "a shell script in which nothing starts a training that can be read")
     found: list[Document] = []
     for number, (command, line) in enumerate(launches, 1):
-        one = _LaunchDocuments(
-            command, line, lines, script, number, program, beside or nothing_beside, follower
-        )
+        one = _LaunchDocuments(command, line, lines, script, number, program, beside, follower)
         found += one.all()
     diagnostics = (
         *_assumptions(script, lines, launches[0][0]),
@@ -102,8 +113,20 @@ def _launched_program(program: str, folder: str, beside: Beside) -> LaunchedProg
     return launched_program(program, folder, beside)
 
 
+def _with_written(beside: Beside, files: Mapping[str, Sequence[Value]]) -> Beside:
+    """Return a function that also knows the programs that the script itself writes."""
+    written = {
+        posixpath.normpath(name): "".join(fragment.text for fragment in texts[0])
+        for name, texts in files.items()
+        if name.endswith(".py") and len(texts) == 1 and not any(fragment.why for fragment in texts[0])
+    }
+    if not written:
+        return beside
+    return lambda name: written.get(posixpath.normpath(name), beside(name))
+
+
 def _training_launches(
-    script: FollowedScript, program: ReadProgram
+    script: FollowedScript, lines: SourceLines, program: ReadProgram, follower: _ProgramFollower
 ) -> list[tuple[LaunchCommand, LaunchLine]]:
     """Return the launch lines that train; if all do other work, all of them."""
     commands = [with_runtime_environment(command, EXPORTED) for command in script.commands]
@@ -113,7 +136,44 @@ def _training_launches(
         launches = [(command, line) for command, line in launches if not _only_predicts(line)]
     if len(launches) == 1:
         return launches
-    return [each for each in launches if not _does_other_work(*each, program)] or launches
+    launches = [each for each in launches if not _does_other_work(*each, program)] or launches
+    if len({line.program for _, line in launches}) <= 1:
+        return launches
+    return _likeliest(launches, [_trains(*each, lines, program, follower) for each in launches])
+
+
+def _likeliest(
+    launches: Sequence[tuple[LaunchCommand, LaunchLine]], evidence: Sequence[Tri]
+) -> list[tuple[LaunchCommand, LaunchLine]]:
+    """Return the launches that train; where none certainly does, those that may; else all."""
+    strongest = max(evidence)
+    return [each for each, trains in zip(launches, evidence, strict=True) if trains is strongest]
+
+
+def _trains(
+    command: LaunchCommand,
+    line: LaunchLine,
+    lines: SourceLines,
+    program: ReadProgram,
+    follower: _ProgramFollower,
+) -> Tri:
+    """Return whether a launch trains, by what its program does, or by its name and its arguments."""
+    name = line.program[-1]
+    if len(line.program) > 1 or name.partition(".")[0] in _TRAINING_PACKAGES:
+        return Tri.YES
+    settings, incomplete = _settings(line.arguments, lines)
+    code = program(name, command.folder)
+    followed = follower.follow_launch(code, command, settings, incomplete) if code is not None else None
+    if followed is not None and followed.trains is not Tri.MAYBE:
+        return followed.trains
+    words = set(_WORDS.findall(_last_part(name)))
+    named = words & _TRAINING_WORDS or any(word.startswith(_TRAINING_BEGINNINGS) for word in words)
+    return Tri.YES if named or has_training_arguments(line.arguments) else Tri.MAYBE
+
+
+def _last_part(program: str) -> str:
+    """Return the name of a program or module without its folders and packages, in lower case."""
+    return re.split(r"[./]", program.lower().removesuffix(".py"))[-1]
 
 
 def _only_predicts(line: LaunchLine) -> bool:
@@ -186,15 +246,16 @@ class _ProgramFollower:
         self._beside = beside
         self._found: dict[str, FollowedProgram | None] = {}
 
-    def follow(
-        self,
-        path: str,
-        folder: str,
-        given: Mapping[str, Scalar | Unknown],
-        rest: str,
-        more: Mapping[str, tuple[Scalar | Unknown, ...]],
+    def follow_launch(
+        self, code: LaunchedProgram, command: LaunchCommand, settings: Sequence[Setting], rest: str
     ) -> FollowedProgram | None:
-        """Return what following a program finds; None if too many have been followed."""
+        """Return what following a program with these arguments finds; None if too many have been followed.
+
+        `rest` is the reason why it may have other arguments, or "".
+        """
+        path, folder = code.file, command.folder
+        given = {setting.name: _option_value(setting.value) for setting in settings}
+        more = {each.name: tuple(map(_further_value, each.more)) for each in settings if each.more}
         key = repr((path, folder, sorted(given.items(), key=itemgetter(0)), rest, sorted(more.items())))
         if key not in self._found and len(self._found) < _MOST_FOLLOWED:
             from envcheck.training_config.readers._program_source import follow_program
@@ -241,6 +302,8 @@ class _LaunchDocuments:
         program = (*((self.line.launcher,) if self.line.launcher else ()), *self.line.program)
         last = self._document(tuple(settings), program, "", written)._replace(incomplete=incomplete)
         program_name = self.line.program[-1]
+        if len(self.line.program) == 1 and isinstance(started_by.value, str):
+            last = last._replace(launcher=started_by.value)
         if program_name.partition(".")[0] in _TRAINING_PACKAGES:  # its dialect describes it
             composed = self._hydra_config(program_name, settings, place)
             return [*found, last._replace(settings=(*last.settings, *composed))]
@@ -252,11 +315,7 @@ class _LaunchDocuments:
                 *found,
                 last._replace(source=unparsed_source(program_name, self.command.folder, self.beside)),
             ]
-        given = {setting.name: _option_value(setting.value) for setting in settings}
-        more = {
-            setting.name: tuple(map(_further_value, setting.more)) for setting in settings if setting.more
-        }
-        followed = self.follower.follow(code.file, self.command.folder, given, incomplete, more)
+        followed = self.follower.follow_launch(code, self.command, settings, incomplete)
         names = code.with_followed(followed)
         found += self._stated_by_code(code, names, settings, incomplete, followed)
         return [*found, last._replace(source=names.source)]
@@ -324,6 +383,8 @@ class _LaunchDocuments:
         words = (*self.line.arguments, *self.line.launcher_arguments)
         texts = [part for word in words for part in (word.text, word.text.partition("=")[2])]
         named = [name for name in self.script.files if _same_file(name, texts)]
+        if self.script.files:
+            named += [name for name in self._named_in_files(texts) if name not in named]
         for name in named:  # grows during the loop
             inside = "".join(spelled(text) for text in self.script.files[name])
             named += [other for other in self.script.files if other in inside and other not in named]
@@ -332,7 +393,13 @@ class _LaunchDocuments:
             versions = [self._parsed(text) for text in self.script.files[name]]
             if documents := [document for document in versions if document is not None]:
                 found.append(_agreed(documents)._replace(launch=self.number))
-        return found, tuple(text for text in texts if any(_same_file(name, [text]) for name in named))
+        return found, (*(text for text in texts if any(_same_file(name, [text]) for name in named)), *named)
+
+    def _named_in_files(self, texts: Sequence[str]) -> Iterator[str]:
+        """Yield the files that the script writes and a configuration of this launch names by their path."""
+        configurations = [text for text in texts if text.endswith(_CONFIG_FILES)]
+        for text in filter(None, map(self.beside, dict.fromkeys(configurations))):
+            yield from (name for name in self.script.files if _names_path(text, name.removeprefix("./")))
 
     def _parsed(self, written: Value) -> Document | None:
         """Return a written text as JSON or YAML, or None; what only the shell knows is Unknown."""
@@ -360,6 +427,11 @@ class _LaunchDocuments:
 
 _MARKER = "90909090909"
 """What stands for an unknown part of a written text: digits are valid inside and outside quotes."""
+
+
+def _names_path(text: str, path: str) -> bool:
+    """Return whether a text names a file by its whole path."""
+    return "." in path and re.search(rf"(?<![\w/.-])(?:\./)?{re.escape(path)}(?![\w/.-])", text) is not None
 
 
 def _same_file(name: str, texts: Sequence[str]) -> bool:
@@ -413,8 +485,10 @@ def _settings(
         if word.many:
             incomplete = incomplete or ("" if word.choices else word.why)
             for name in _options_in(word.choices):
+                perhaps = not all(name in _options_in([choice]) for choice in word.choices)
+                perhaps = perhaps and name not in found
                 found.pop(name, None)
-                found[name] = Setting(name, Unknown(word.why), name_place, name_place)
+                found[name] = Setting(name, Unknown(word.why), name_place, name_place, perhaps=perhaps)
             continue
         if not spelled.startswith("-") and not (equals and _KEY.fullmatch(spelled)):
             if word.text.endswith(files) or word.why:
@@ -430,6 +504,7 @@ def _settings(
             i += 1
             more = _further_values(words[i:])
         name = spelled.lstrip("-+").replace("-", "_")
+        name = "config" if name == "c" and value.endswith(files) else name
         whole = Setting(name, Unknown(why) if why else value, name_place, place, more)
         for setting in arguments.nested(whole):
             found.pop(setting.name, None)

@@ -20,7 +20,7 @@ from envcheck.training_config.programs.follow import FollowedProgram
 from envcheck.training_config.programs.interpreter import Arguments, FollowedCall, KeywordGiven
 from envcheck.training_config.programs.modules import never_read, parse
 from envcheck.training_config.programs.names import is_beside, names
-from envcheck.training_config.programs.values import Record, quoted
+from envcheck.training_config.programs.values import Record, Thing, quoted
 from envcheck.training_config.readers import INSTEAD_OF_PROGRAM
 from envcheck.training_config.readers._python_literals import AssignedNames, Literals, plain
 
@@ -42,7 +42,8 @@ _CALLS = frozenset({
     "RewardTrainer", "PPOTrainer", "RLOOTrainer", "SentenceTransformerTrainer", "FullyShardedDataParallel",
     "FSDP", "fully_shard", "DistributedDataParallel", "DDP", "from_pretrained", "ScalingConfig",
     "MixedPrecision", "MixedPrecisionPolicy", "LoRAAttnProcessor", "LoRAAttnProcessor2_0", "LoRALinearLayer",
-    "SupervisedFinetune",
+    "SupervisedFinetune", "notebook_launcher", "DeepSpeedStrategy", "FSDPStrategy", "DDPStrategy",
+    "ModelParallelStrategy",
 })  # fmt: skip
 _TRAINERS = sorted((name for name in _CALLS if name.endswith("Trainer")), key=len, reverse=True)
 _ADAPTER_CONFIGS = frozenset({
@@ -61,6 +62,9 @@ _NOT_MODELS = (
     "AutoencoderKL",
     "ImageProcessor",
 )
+_LIGHTNING = ("lightning", "pytorch_lightning", "lightning_fabric", "L", "pl")
+"""Packages of Lightning, and the names that they are imported as."""
+
 _UNSLOTH = ("FastLanguageModel", "FastModel", "FastVisionModel", "FastTextModel", "FastSentenceTransformer")
 _MODEL = "from_pretrained"
 _NO_BASES: Mapping[str, str] = {}
@@ -83,6 +87,10 @@ _ENCODERS = frozenset({
 _PLAIN_ARGUMENTS = ("TrainingArguments", "Seq2SeqTrainingArguments")
 """Classes whose defaults are those of TrainingArguments in every release."""
 
+_OF_DEFAULTS = ("bf16", "fp16", "gradient_checkpointing")
+"""Arguments on which defaults depend."""
+
+_ENCODER_MODELS = ("SentenceTransformer", "CrossEncoder", "SparseEncoder")
 _QUANTISERS = ("BitsAndBytesConfig", "GPTQConfig", "AwqConfig", "HqqConfig")
 
 
@@ -385,12 +393,19 @@ class _PythonFile:
 
     def _of_plain_arguments(self, calls: Sequence[_Call]) -> Iterator[tuple[str, Setting]]:
         """Yield what the only call of TrainingArguments says of precision and checkpointing, by name."""
-        if len(calls) != 1 or self._unread_keywords(calls[0]):
+        if len({call.node for call in calls}) != 1 or self._unread_keywords(calls[0]):
             return
+        first = [(each.name, each.value) for each in self._settings(calls[0], "")]
+        for call in calls[1:]:  # a loop may make them several times
+            others = [(each.name, each.value) for each in self._settings(call, "")]
+            if [each for each in first if each[0] in _OF_DEFAULTS] != [
+                each for each in others if each[0] in _OF_DEFAULTS
+            ]:
+                return
         at = self._place(calls[0].node, self._file_of(calls[0]))
         yield "TrainingArguments", Setting("TrainingArguments", Section(("",)), at, at)
         for setting in self._settings(calls[0], "TrainingArguments."):
-            if setting.name.rpartition(".")[2] in ("bf16", "fp16", "gradient_checkpointing"):
+            if setting.name.rpartition(".")[2] in _OF_DEFAULTS:
                 yield setting.name, setting
 
     def _of_training(self) -> Iterator[tuple[str, Setting]]:
@@ -415,6 +430,7 @@ class _PythonFile:
         """Return whether the program makes a model of transformers from a configuration alone."""
         return self.followed is not None and any(
             call.name == "from_config"
+            or (call.name in _ENCODER_MODELS and call.owner.startswith("sentence_transformers"))
             or (_MODEL_CLASS.search(call.name) and call.owner.startswith("transformers"))
             for call in self.followed.calls
         )
@@ -464,6 +480,8 @@ class _PythonFile:
             place = self._place(node.args[0], file)
             yield Setting(f"{prefix}model_name", _flat(value, node.args[0]), place, place)
         for name, value, expression in self._keywords(call):
+            if name == "strategy" and prefix == "lightning.":
+                value = _strategy(call, value, expression)  # noqa: PLW2901 - its class says enough
             if name:
                 yield from self._nested(f"{prefix}{name}", value, expression, file)
             elif isinstance(value, dict):  # **dict(…)
@@ -485,6 +503,20 @@ class _PythonFile:
         line = self.lines[node.lineno - 1] if own and node.lineno <= len(self.lines) else node.lineno
         length = (node.end_col_offset or 0) - node.col_offset if node.end_lineno == node.lineno else 1
         return Place(file or self.file, line, node.col_offset + 1, max(1, length))
+
+
+def _strategy(call: _Call, value: Any, node: ast.expr) -> Any:
+    """Return the name of the class of an object that Lightning is given as its strategy; else the value."""
+    made = call.followed.arguments.keyword("strategy") if call.followed is not None else None
+    name = (
+        made.maker
+        if isinstance(made, Thing)
+        else ast.unparse(node.func)
+        if isinstance(node, ast.Call)
+        else ""
+    )
+    name = name.rpartition(".")[2]
+    return name if name.endswith("Strategy") else value
 
 
 def _is_main_guard(test: ast.expr) -> bool:
@@ -574,6 +606,8 @@ def _recognised(name: str, owner: str) -> str:
     """Return the name that prefixes the settings of a call that configures a training, or ""."""
     if owner.rpartition(".")[2] in _UNSLOTH:
         return f"unsloth.{name}" if name in ("from_pretrained", "get_peft_model") else ""
+    if name in ("Trainer", "Fabric") and owner.partition(".")[0] in _LIGHTNING:
+        return "lightning"
     if name == _MODEL and (not owner or any(word in owner for word in _NOT_MODELS)):
         return ""
     if name == "initialize" and owner.rpartition(".")[2] == "deepspeed":

@@ -1,4 +1,4 @@
-"""Job files of Kubernetes, SkyPilot, dstack, Ray and Azure ML: the commands that they start."""
+"""Job files: the commands that Kubernetes, SkyPilot, CI workflows, sweeps and others start."""
 
 from __future__ import annotations
 
@@ -27,6 +27,23 @@ _AZURE = (
     re.compile(r"^\$schema:.*azureml", re.MULTILINE),
     re.compile(r"^(?:command:|jobs:)", re.MULTILINE),
 )
+_WORKFLOW = (re.compile(r"^jobs:", re.MULTILINE), re.compile(r"^[ \t]+(?:- )?run:[ \t]*\S", re.MULTILINE))
+_COMPOSE = (
+    re.compile(r"^services:", re.MULTILINE),
+    re.compile(r"^[ \t]+(?:command|entrypoint):", re.MULTILINE),
+)
+_SWEEP = (
+    re.compile(r"^parameters:", re.MULTILINE),
+    re.compile(r"^method:[ \t]*(?:grid|random|bayes)\b", re.MULTILINE),
+    re.compile(r"^program:", re.MULTILINE),
+)
+_STEP = re.compile(r"(jobs\.[^.]+\.steps)\.\d+\.run")
+_SERVICE = re.compile(r"(services\.[^.]+)\.(?:command|entrypoint)")
+_SWEPT = re.compile(r"parameters\.([\w-]+)\.(value|values|min|distribution)")
+_SWEEP_COMMAND = ("${env}", "${interpreter}", "${program}", "${args}")
+_STARTED_BY_OPERATOR = re.compile(r"ReplicaSpecs\.")
+"""Containers whose processes an operator of Kubernetes joins, whatever starts each of them."""
+
 _COMMAND_TEXTS = ("run", "entrypoint", "command", "spec.entrypoint")
 """Settings that contain shell text: of SkyPilot, of a Ray job, of Azure ML, of a RayJob."""
 
@@ -38,7 +55,9 @@ _GPUS = re.compile(r":([0-9]{1,4})$")
 
 def recognises(text: str) -> bool:
     """Return whether a text is an object of Kubernetes, or a job of another tool that starts a command."""
-    forms = (_KUBERNETES, (_RUN, _TASK), _DSTACK, _AZURE, (_ENTRYPOINT,))
+    forms = (
+        _KUBERNETES, (_RUN, _TASK), _DSTACK, _AZURE, (_ENTRYPOINT,), _WORKFLOW, _COMPOSE, _SWEEP
+    )  # fmt: skip
     return any(all(form.search(text) for form in each) for each in forms)
 
 
@@ -60,11 +79,13 @@ def read(text: str, file: str, beside: Beside | None = None) -> tuple[Document, 
             continue
         document = yaml_text.parsed(blank + part, file, templates=False)
         settings = {setting.name: setting for setting in document.settings}
+        joined = any(_STARTED_BY_OPERATOR.search(name) for name in settings)
         for lines in _commands(settings):
             try:
-                found += _shell_lines.documents(lines, file, beside)
+                started = _shell_lines.documents(lines, file, beside)
             except InputError:
                 continue
+            found += [each._replace(launcher="") for each in started] if joined else started
     if not found:
         raise InputError(file, "a job file in which nothing starts a training that can be read")
     return tuple(found)
@@ -72,6 +93,11 @@ def read(text: str, file: str, beside: Beside | None = None) -> tuple[Document, 
 
 def _commands(settings: Mapping[str, Setting]) -> Iterator[list[_shell_lines.ShellLine]]:
     """Yield the shell lines of each container, or of a task."""
+    if "program" in settings and any(map(_SWEPT.fullmatch, settings)):
+        yield list(_sweep(settings))
+        return
+    yield from _steps(settings)
+    yield from _services(settings)
     containers = [name for name in settings if _LISTED_COMMANDS.search(name)]
     for name in containers:
         given = [settings[f"{name}.{part}"] for part in ("command", "args") if f"{name}.{part}" in settings]
@@ -86,6 +112,61 @@ def _commands(settings: Mapping[str, Setting]) -> Iterator[list[_shell_lines.She
     if listed is not None and not containers:
         lines = [line for text in _texts(listed) for line in _block(str(text), listed)]
         yield [*_task_variables(settings), *lines]
+
+
+def _steps(settings: Mapping[str, Setting]) -> Iterator[list[_shell_lines.ShellLine]]:
+    """Yield the shell lines of each job of a workflow: those of its steps, one after the other."""
+    jobs: dict[str, list[_shell_lines.ShellLine]] = {}
+    for name, setting in settings.items():
+        if (step := _STEP.fullmatch(name)) and isinstance(setting.value, str):
+            jobs.setdefault(step.group(1), []).extend(_block(setting.value, setting))
+    yield from jobs.values()
+
+
+def _services(settings: Mapping[str, Setting]) -> Iterator[list[_shell_lines.ShellLine]]:
+    """Yield the shell lines of each service of Compose."""
+    services = dict.fromkeys(found.group(1) for name in settings if (found := _SERVICE.fullmatch(name)))
+    for service in services:
+        given = [
+            settings[name] for part in ("entrypoint", "command") if (name := f"{service}.{part}") in settings
+        ]
+        listed = [isinstance(each.value, tuple) for each in given]
+        parts = [
+            _script([str(word) for word in _texts(each)]) if is_list else str(each.value)
+            for each, is_list in zip(given, listed, strict=True)
+        ]
+        prefix = f"{service}.environment."
+        variables = [
+            _export(name.removeprefix(prefix), settings[name]) for name in settings if name.startswith(prefix)
+        ]
+        if (pairs := settings.get(f"{service}.environment")) is not None:
+            for pair in _texts(pairs):
+                name, equals, value = str(pair).partition("=")
+                variables += [_export(name, pairs._replace(value=value))] if equals else []
+        yield [*variables, *_block(" ".join(parts), given[-1])]
+
+
+def _sweep(settings: Mapping[str, Setting]) -> Iterator[_shell_lines.ShellLine]:
+    """Yield the command of one run of a sweep; a parameter with several values is known only at run time."""
+    from envcheck.training_config.readers._shell_lines import ShellLine
+
+    arguments: dict[str, str] = {}
+    for name, setting in settings.items():
+        if (found := _SWEPT.fullmatch(name)) is None:
+            continue
+        values = _texts(setting) if found.group(2) in ("value", "values") else ()
+        one = len(values) == 1 and isinstance(values[0], str | int | float)
+        value = shlex.quote(str(values[0])) if one else f"$SWEPT_{found.group(1).replace('-', '_')}"
+        arguments[found.group(1)] = value
+    flags = " ".join(f"--{name}={value}" for name, value in arguments.items())
+    program = str(settings["program"].value)
+    words = _texts(settings["command"]) if "command" in settings else _SWEEP_COMMAND
+    filled = {
+        "${env}": "", "${interpreter}": "python", "${program}": program, "${args}": flags,
+        "${args_no_hyphens}": flags.replace("--", ""), "${args_no_boolean_flags}": flags,
+    }  # fmt: skip
+    text = " ".join(filled.get(str(word), str(word)) for word in words)
+    yield ShellLine(text, settings["program"].place.line)
 
 
 def _folder(settings: Mapping[str, Setting]) -> Iterator[_shell_lines.ShellLine]:
@@ -153,5 +234,9 @@ def _export(name: str, value: Setting) -> _shell_lines.ShellLine:
 
 
 READER = ConfigReader(
-    "a job file of Kubernetes, SkyPilot, dstack, Ray or Azure ML", -1, recognises, read, read
+    "a job file of Kubernetes, SkyPilot, dstack, Ray, Azure ML, Compose, a workflow or a sweep",
+    -1,
+    recognises,
+    read,
+    read,
 )

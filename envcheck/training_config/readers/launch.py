@@ -9,7 +9,9 @@ from envcheck.training_config.readers import Beside, ConfigReader
 
 _STARTS_TRAINING = re.compile(
     r"(?:^|[\s/(\"'`;&|=])(?:torchrun|deepspeed|accelerate[ \t]+launch|python[0-9.]*|llamafactory-cli|axolotl"
-    r"|lmf|srun|sbatch|swift|megatron|trl|xtuner|tune[ \t]+run|ray[ \t]+job[ \t]+submit)[ \t\\]"
+    r"|lmf|composer|srun|sbatch|swift|megatron|trl|xtuner|tune[ \t]+run|ray[ \t]+job[ \t]+submit)[ \t\\]"
+    r"|(?:^|[\s;&|])[a-z][\w-]*[ \t]+(?:train|sft|dpo|grpo|rl|finetune|pretrain|fit)[ \t]"
+    r"[^\n]*\.(?:ya?ml|json)\b"
     r"|(?:^|[\s;&|])(?:bash|sh|source|\.)[ \t]+[\w./${}-]+\.(?:sh|bash|slurm|sbatch)\b"
 )
 _COMMENT = re.compile(r"^[ \t]*#[^\n]*", re.MULTILINE)  # a backslash at its end continues nothing

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import json
 import re
+import shlex
 from collections.abc import Iterator
 from typing import Any, TypeAlias
 
@@ -20,10 +22,14 @@ _NAME = "notebook.ipynb.py"
 _MARKS = ('"cells"', '"cell_type"')
 _SHELL_CELL = re.compile(r"%%(?:bash|sh|script)\b")
 _WRITES_FILE = re.compile(r"%%(?:writefile|file)[ \t]+(-a[ \t]+)?(\S+)")
+_LONGEST_VALUE = 1000  # characters of a variable
 _END = "END_OF_THE_CELL"
 """What ends the here-document that stands for a cell which writes a file."""
 
 _CHANGES_FOLDER = re.compile(r"%cd[ \t]+(\S+)")
+_IN_BRACES = re.compile(r"(?<![${])\{([^{}\"':,\s]+)\}")
+"""An expression of Python in the text of a command, as IPython replaces it by its value."""
+
 _MAGIC = re.compile(r"([ \t]*)(?:!|%|\?|.*\?$)")
 
 
@@ -51,6 +57,7 @@ def read(text: str, file: str, beside: Beside | None = None) -> tuple[Document, 
             content = "\n".join(line for line, _ in cell[1:])
             written[name.group(2).removeprefix("./")] = f"{content}\n"
         calls, commands = _parts(cell)
+        shell += map(_shell_lines.ShellLine._make, _variables(calls))
         if _is_shell(
             "\n".join(line for line, _ in commands)
         ):  # one malformed cell leaves the others readable
@@ -106,7 +113,7 @@ def _parts(cell: list[_CellLine]) -> tuple[list[_CellLine], list[_CellLine]]:
         if continued or stripped.startswith("!"):
             # Each `!` starts a shell of its own, so that a folder or variable of one is not that of the next.
             shell += [] if continued else [("(", number)]
-            shell.append((line if continued else stripped[1:], number))
+            shell.append((_IN_BRACES.sub(_variable, line if continued else stripped[1:]), number))
             python.append((f"{line[: len(line) - len(stripped)]}pass" if not continued else "", number))
             continued = line.rstrip().endswith("\\")
             shell += [] if continued else [(")", number)]
@@ -117,6 +124,27 @@ def _parts(cell: list[_CellLine]) -> tuple[list[_CellLine], list[_CellLine]]:
         python.append((f"{magic.group(1)}pass" if magic else line, number))
     shell += [(")", cell[-1][1])] if continued else []
     return python, shell
+
+
+def _variable(found: re.Match[str]) -> str:
+    """Return the variable that stands for an expression; one that is no name is not known."""
+    return f"${{{found.group(1)}}}" if found.group(1).isidentifier() else "$COMPUTED"
+
+
+def _variables(cell: list[_CellLine]) -> Iterator[_CellLine]:
+    """Yield assignments in shell for those of a cell, whose names commands may use."""
+    from envcheck.training_config.programs.modules import parse
+
+    tree = parse("\n".join(line for line, _ in cell))
+    for node in tree.body if tree is not None else ():
+        if not isinstance(node, ast.Assign) or not isinstance(node.targets[0], ast.Name):
+            continue
+        name, number = node.targets[0].id, cell[node.lineno - 1][1]
+        value = node.value.value if isinstance(node.value, ast.Constant) else None
+        if isinstance(value, str | int | float) and len(str(value)) <= _LONGEST_VALUE:
+            yield f"{name}={shlex.quote(str(value))}", number
+        else:
+            yield f"unset {name}", number
 
 
 def _code_cells(tree: Any, text: str) -> Iterator[list[_CellLine]]:

@@ -19,6 +19,7 @@ _SHELL = re.compile(r"#![^\n]*(?:ba|z|da|k)?sh\b")
 
 def recognises(text: str) -> bool:
     """Return whether a text has Python's imports and parses as Python."""
+    text = text.removeprefix("\ufeff")
     if _SHELL.match(text) or not (_IMPORTS.search(text) or _DESCRIBES.search(text)):
         return False
     from envcheck.training_config.programs.modules import parse
@@ -43,11 +44,13 @@ def read_with(text: str, file: str, beside: Beside) -> tuple[Document, ...]:
     Raises:
         InputError: the file calls nothing that configures a training.
     """
-    from envcheck.training_config.readers import _python_calls
+    from envcheck.training_config.readers import _python_calls, _started_processes
     from envcheck.training_config.readers._program_source import follow_program
 
     name = posixpath.basename(file)
     followed = follow_program(name, "", lambda other: text if other == name else beside(other), {})
+    if started := _started_processes.documents(followed, file, beside):
+        return started
     return _python_calls.documents(text, file, (), followed)
 
 

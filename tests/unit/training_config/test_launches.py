@@ -572,3 +572,39 @@ def test_a_folder_that_the_script_changes_to_shows_where_it_is_started(tmp_path:
 )
 def test_every_tracker_of_a_list_is_read(tmp_path: Path, name: str, text: str) -> None:
     assert facts_of(read(tmp_path, {name: text}))["report_to"] == ("wandb", "mlflow")
+
+
+TRAINS = "from trl import SFTConfig, SFTTrainer\nSFTTrainer(args=SFTConfig(bf16=True)).train()\n"
+MEASURES = "import torch\nfrom trl import SFTConfig\nfrom data import load\nprint(SFTConfig, torch.no_grad, load())\n"
+
+
+@pytest.mark.parametrize(
+    ("other", "files"),
+    [
+        ("accelerate launch --multi_gpu --num_processes 4 scripts/log_probabilities.py", {"scripts/log_probabilities.py": MEASURES}),
+        ("python scripts/fill_index.py --model m", {}),
+        ("CUDA_VISIBLE_DEVICES=0 vllm serve m &", {}),
+        ("huggingface-cli download m --local-dir m", {}),
+        ("python -m sglang.launch_server --model-path m &", {}),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("first", [True, False])
+def test_of_several_programs_the_one_that_trains_counts(
+    tmp_path: Path, other: str, files: dict[str, str], first: bool
+) -> None:
+    train = "accelerate launch --use_deepspeed --zero_stage 3 --num_processes 8 scripts/run_it.py"
+    lines = [other, train] if first else [train, other]
+    text = "#!/bin/bash\n" + "\n".join(lines) + "\n"
+    found = read(tmp_path, {"run.sh": text, "scripts/run_it.py": TRAINS, **files})
+    facts = {fact.key: fact.value for fact in found.facts}
+    assert (facts["train.parallel"], facts["train.zero_stage"]) == ("deepspeed", 3)
+    assert "several-launches" not in {remark.code for remark in found.remarks}
+
+
+def test_two_programs_that_train_state_what_they_agree_on(tmp_path: Path) -> None:
+    text = """#!/bin/bash
+    accelerate launch --use_deepspeed --zero_stage 3 train_sft.py --bf16 true --learning_rate 1e-5
+    accelerate launch --use_deepspeed --zero_stage 2 train_dpo.py --bf16 true --learning_rate 1e-6
+    """
+    facts = {fact.key: fact.value for fact in read(tmp_path, {"run.sh": text}).facts}
+    assert (facts["train.parallel"], facts["train.zero_stage"]) == ("deepspeed", None)

@@ -1,0 +1,102 @@
+"""Commands that a Python program starts: `subprocess.run([...])`, `os.system(...)`, a job of an SDK."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+from collections.abc import Iterator, Sequence
+
+from envcheck.core.errors import InputError
+from envcheck.core.facts import Tri, Unknown
+from envcheck.training_config.document import Document
+from envcheck.training_config.programs.follow import FollowedProgram
+from envcheck.training_config.programs.interpreter import FollowedCall
+from envcheck.training_config.programs.values import MISSING, Record, Value, is_list
+from envcheck.training_config.readers import Beside, _shell_lines
+
+_STARTS = {
+    "run": ("subprocess", "sp"), "call": ("subprocess", "sp"), "check_call": ("subprocess", "sp"),
+    "check_output": ("subprocess", "sp"), "Popen": ("subprocess", "sp"), "getoutput": ("subprocess", "sp"),
+    "system": ("os",), "popen": ("os",), "create_subprocess_shell": ("asyncio",),
+}  # fmt: skip
+"""Functions that start a command, by the modules that have them."""
+
+_COMMAND_KEYWORDS = ("args", "cmd", "command")
+_SDK_COMMANDS = frozenset({"command", "CustomContainerTrainingJob", "ScriptRunConfig"})
+"""Functions of SDKs with the keyword `command`: of Azure ML, Vertex AI."""
+
+_ESTIMATORS = frozenset({"HuggingFace", "PyTorch", "Estimator", "ModelTrainer"})
+"""Classes of SageMaker, which give `hyperparameters` to the program `entry_point`."""
+
+_LONGEST = 1 << 14  # characters of a command
+
+
+def documents(followed: FollowedProgram | None, file: str, beside: Beside) -> tuple[Document, ...]:
+    """Return the documents of the commands that a program starts and that train.
+
+    Empty if none does, or if the program trains by itself.
+    """
+    jobs = [call for call in followed.calls if _of_estimator(call)] if followed is not None else []
+    if followed is None or (followed.trains is Tri.YES and not jobs):  # a job's `fit` starts it
+        return ()
+    lines = list(_lines(jobs or followed.calls))
+    if not lines:
+        return ()
+    with contextlib.suppress(InputError):
+        return _shell_lines.documents(lines, file, beside)
+    return ()
+
+
+def _lines(calls: Sequence[FollowedCall]) -> Iterator[_shell_lines.ShellLine]:
+    for call in calls:
+        text = _of_estimator(call) or _text(_command(call))
+        if text and len(text) <= _LONGEST:
+            folder = call.arguments.keyword("code")
+            if call.name in _SDK_COMMANDS and isinstance(folder, str) and ":" not in folder:
+                yield _shell_lines.ShellLine(f"cd {shlex.quote(folder)}", call.node.lineno)
+            yield from (_shell_lines.ShellLine(part, call.node.lineno) for part in text.split("\n"))
+
+
+def _of_estimator(call: FollowedCall) -> str:
+    """Return the command of a job of SageMaker, or ""; with a distribution, several processes are started."""
+    program = call.arguments.keyword("entry_point")
+    given = call.arguments.keyword("hyperparameters")
+    if call.name not in _ESTIMATORS or not call.owner.startswith("sagemaker") or not isinstance(program, str):
+        return ""
+    folder = call.arguments.keyword("source_dir")
+    place = f"cd {shlex.quote(folder)}; " if isinstance(folder, str) and "://" not in folder else ""
+    values = given.items if isinstance(given, Record) else {}
+    flags = [
+        f"--{name} {shlex.quote(str(value)) if isinstance(value, str | int | float) else '$COMPUTED'}"
+        for name, value in values.items()
+    ]
+    more = ["$@"] if given is not MISSING and (not isinstance(given, Record) or given.rest) else []
+    joined = call.arguments.keyword("distribution") not in (MISSING, None)
+    started = ["torchrun", "--nproc_per_node", "$SM_NUM_GPUS"] if joined else ["python"]
+    return place + " ".join([*started, shlex.quote(program), *flags, *more])
+
+
+def _command(call: FollowedCall) -> Value:
+    """Return the command that a call starts, or MISSING."""
+    module = call.owner.rpartition(".")[2]
+    if module in _STARTS.get(call.name, ()):
+        if call.arguments.positional:
+            return call.arguments.positional[0]
+        given = (call.arguments.keyword(name) for name in _COMMAND_KEYWORDS)
+        return next((value for value in given if value is not MISSING), MISSING)
+    if call.name in _SDK_COMMANDS and call.owner.startswith(("azure", "azureml", "google")):
+        return call.arguments.keyword("command")
+    return MISSING
+
+
+def _text(command: Value) -> str:
+    """Return a command as shell text; a word that is not known becomes a variable that is not set."""
+    if isinstance(command, str):
+        return command
+    if not is_list(command) or not command:
+        return ""
+    words = [
+        shlex.quote(str(word)) if isinstance(word, str | int | float) else f"$COMPUTED_{number}"
+        for number, word in enumerate(command)
+    ]
+    return " ".join(words) if not isinstance(command[0], Unknown) else ""
