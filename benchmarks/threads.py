@@ -27,8 +27,9 @@ Sample 9: 11 of 42 told (15 to 41 %), 0 of 21 accused (up to 15 %). A third of i
 beside Ray or DeepSpeed, and engines that another release of vLLM or transformers replaced. Versions that a
 thread leaves to its date: Unsloth, OpenRLHF, Ray and vLLM in vllm#423, xFormers from the torch that it names.
 
-Sample 10: 18 of 30 told (42 to 75 %), 0 of 12 accused (up to 24 %). One of the 18 rests on requirements that no
-release meets, not on the check that the thread quotes. Versions that threads leave to their date: see its commit.
+Sample 10: 18 of 30 told (42 to 75 %), 0 of 12 accused (up to 24 %). One of the 18 rests on requirements that
+no release meets, not on the check that the thread quotes. Versions that threads leave to their date: see its
+commit.
 """
 
 from __future__ import annotations

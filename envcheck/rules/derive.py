@@ -221,6 +221,9 @@ KEYS = {
         "whether this release of transformers refuses the configured attention for the model_type",
         phrases={"true": "an attention that this architecture refuses"},
     ),
+    "train.attention_accepted": Key(
+        Kind.WORD, "sdpa if this release of transformers has it for the model_type, eager if not"
+    ),
     "train.examples_per_step": Key(
         Kind.NUMBER, "micro batch size x accumulation steps x processes that see other data"
     ),
@@ -280,6 +283,7 @@ FOLLOWS_FROM: Mapping[str, tuple[str, ...]] = {
     "train.minimum_transformers": ("train.model_type",),
     "train.install_transformers": ("train.model_type",),
     "train.attention_refused": ("train.model_type", "train.attention", "pkg.transformers"),
+    "train.attention_accepted": ("train.model_type", "pkg.transformers"),
 }
 """The inputs of each derived fact that a proposed change may set.
 
@@ -958,11 +962,12 @@ def derive_training(inventory: Inventory, matrix: Matrix) -> Inventory:
         inventory = _add(inventory, (Fact(key, Absent(), trainer.source) for key in (*COMPONENTS, *IMPORTS)))
     inventory = _with_defaults(inventory, matrix)
     first, install = _first_transformers(inventory, matrix.tables)
-    refused = _attention_refused(inventory, matrix.tables)
+    refused, accepted = _attention(inventory, matrix.tables)
     facts = [
         Fact("train.minimum_transformers", first, "derived from train.model_type"),
         Fact("train.install_transformers", install, "derived from train.model_type"),
         Fact("train.attention_refused", refused, "derived from train.attention"),
+        Fact("train.attention_accepted", accepted, "derived from train.model_type"),
         Fact("train.examples_per_step", _examples_per_step(inventory), "derived from the batch sizes"),
         Fact("train.saves_at_evaluations", _saves_at_evaluations(inventory), "derived from train.save_steps"),
         *_components_without_row(inventory),
@@ -1053,18 +1058,20 @@ def _saves_at_evaluations(inventory: Inventory) -> Reading:
     return Known(save % evaluate == 0) if evaluate > 0 else Unknown("train.eval_steps is not above 0")
 
 
-def _attention_refused(inventory: Inventory, tables: Tables) -> Reading:
-    """Return whether transformers refuses the attention for the model type, by the table of its releases."""
-    missing = _missing(inventory, "train.attention", "train.model_type", "pkg.transformers")
+def _attention(inventory: Inventory, tables: Tables) -> tuple[Reading, Reading]:
+    """Return whether transformers refuses the attention for the model type, and one that it does not refuse."""
+    missing = _missing(inventory, "train.model_type", "pkg.transformers")
     if missing is not None:
-        return missing
-    attention, model_type = _text(inventory, "train.attention"), _text(inventory, "train.model_type")
-    bounds = next(
-        (row.get(attention, ()) for row in tables.get("attention", ()) if row["model_type"] == model_type), ()
-    )
-    version = _text(inventory, "pkg.transformers")
-    refused = any(versions.satisfies(version, bound, unknown=Tri.NO) is Tri.YES for bound in bounds)
-    return Known(refused)
+        return missing, missing
+    model_type, version = _text(inventory, "train.model_type"), _text(inventory, "pkg.transformers")
+    row = next((row for row in tables.get("attention", ()) if row["model_type"] == model_type), {})
+
+    def refuses(attention: str) -> bool:
+        bounds = row.get(attention, ())
+        return any(versions.satisfies(version, each, unknown=Tri.NO) is Tri.YES for each in bounds)
+
+    refused = _missing(inventory, "train.attention") or Known(refuses(_text(inventory, "train.attention")))
+    return refused, Known("eager" if refuses("sdpa") else "sdpa")
 
 
 def _first_transformers(inventory: Inventory, tables: Tables) -> tuple[Reading, Reading]:
