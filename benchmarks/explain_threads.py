@@ -51,8 +51,8 @@ that do not go together, and run once. Its three wrong answers: a broken install
 a file of a package's name for the package, and a fork's copy of a library for the user's own code.
 
 Sample 16, the last one of that day, is smaller still: no answer was wrong, half of them said that the cause
-is not known. Its misses led to reward functions, data loaders that get a dictionary, and messages that consist
-mostly of a value.
+is not known. Its misses led to reward functions, data loaders that get a dictionary, and messages that
+consist mostly of a value.
 """
 
 from __future__ import annotations

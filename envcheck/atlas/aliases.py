@@ -40,13 +40,13 @@ class AliasReading:
 
 
 @dataclass(frozen=True)
-class _Module:
+class _ReachedModule:
     """A module as a value; the path is empty if it cannot be read."""
 
     path: str
 
 
-_Value: TypeAlias = "str | _Module | tuple[_Value, ...] | dict[str, _Value] | None"
+_Value: TypeAlias = "str | _ReachedModule | tuple[_Value, ...] | dict[str, _Value] | None"
 _Names: TypeAlias = Mapping[str, _Value]
 
 
@@ -172,7 +172,7 @@ class _AliasReader:
     def register(self, key: ast.expr, value: ast.expr, names: _Names) -> None:
         alias = self.value(key, names)
         target = self.value(value, names)
-        path = target.path if isinstance(target, _Module) else self.module_made(names)
+        path = target.path if isinstance(target, _ReachedModule) else self.module_made(names)
         if not isinstance(alias, str) or alias.strip("*.") == "":
             self.loose = True
         elif alias == OWN_NAME and not path:
@@ -186,7 +186,7 @@ class _AliasReader:
         if not isinstance(within, str):
             return ""
         calls = (each for each in ast.walk(self.functions[within]) if isinstance(each, ast.Call))
-        made = {found.path for each in calls if isinstance(found := self.value(each, names), _Module)}
+        made = {found.path for each in calls if isinstance(found := self.value(each, names), _ReachedModule)}
         return next(iter(made)) if len(made) == 1 else ""
 
     # Values
@@ -255,9 +255,9 @@ class _AliasReader:
             case _:
                 return None
 
-    def module(self, node: ast.expr, names: _Names) -> _Module:
+    def module(self, node: ast.expr, names: _Names) -> _ReachedModule:
         path = self.value(node, names)
-        return _Module(path if isinstance(path, str) and UNREAD not in path else "")
+        return _ReachedModule(path if isinstance(path, str) and UNREAD not in path else "")
 
     def text(self, node: ast.expr, names: _Names) -> str:
         inner = node.value if isinstance(node, ast.FormattedValue) else node
@@ -269,7 +269,9 @@ class _AliasReader:
         origin = self.imports.get(root)
         if origin is None:
             return None
-        return _Module(".".join(filter(None, (origin, rest))) if origin.strip(".") else f"{origin}{rest}")
+        return _ReachedModule(
+            ".".join(filter(None, (origin, rest))) if origin.strip(".") else f"{origin}{rest}"
+        )
 
 
 _WITHIN = "<function>"

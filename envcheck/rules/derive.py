@@ -1059,7 +1059,7 @@ def _saves_at_evaluations(inventory: Inventory) -> Reading:
 
 
 def _attention(inventory: Inventory, tables: Tables) -> tuple[Reading, Reading]:
-    """Return whether transformers refuses the attention for the model type, and one that it does not refuse."""
+    """Return whether transformers refuses the attention for the model type, and one that it accepts."""
     missing = _missing(inventory, "train.model_type", "pkg.transformers")
     if missing is not None:
         return missing, missing
