@@ -108,9 +108,7 @@ class Tables(dict[str, list[dict[str, Any]]]):
         """Return the builds of torch, the newest release first."""
         from envcheck.core import versions  # it imports the rules, which import this module
 
-        return tuple(
-            sorted(self.torch_builds, key=lambda build: versions.order(build.version), reverse=True)
-        )
+        return tuple(sorted(self.torch_builds, key=lambda build: versions.order(build.version), reverse=True))
 
     @cached_property
     def torch_neighbours(self) -> frozenset[tuple[str, str, str]]:

@@ -60,7 +60,7 @@ class _TextWriter:
         if number := report.waiting.get("training"):
             checks = counted_checks(number, self.lang)
             what = "--target NAME, --train FILE"
-            text = self.lang.say("{} for lack of a training configuration (give {})", checks, what)
+            text = self.lang.say("{} on how you train (give {})", checks, what)
             yield self.lang.say("Not judged: {}.", text)
 
     def _worst_first(self) -> list[NodeDifference | FleetFinding]:

@@ -77,8 +77,8 @@ def _values(clause: Clause, lang: Language) -> str:
         words = [word for word in declared.words if _meets(int(word), clause)]
         if words and len(words) < len(declared.words):
             return _listed([training_phrase(clause.key, word, lang) for word in words], "{} or {}", lang)
-    texts = [_alternative(clause, alternative, lang) for alternative in clause.any_of]
-    name = f"{clause.key.removeprefix('train.')}="
+    texts = list(dict.fromkeys(_alternative(clause, alternative, lang) for alternative in clause.any_of))
+    name = f"{clause.key.removeprefix('train.')} "
     if all(text.startswith(name) for text in texts):
         texts[1:] = [text.removeprefix(name) for text in texts[1:]]
     if len(texts) > _MOST_VALUES + 1:
@@ -116,14 +116,23 @@ def _test(clause: Clause, test: Comparison, lang: Language) -> str:
         case "absent":
             return lang.say("no {}", name)
         case "==":
-            if name == "trainer":  # the name of a trainer needs no further words
-                return value
-            known = value in phrases or "*" in phrases
-            return training_phrase(clause.key, value, lang) if known else f"{name}={value}"
+            return _equal(clause, value, lang)
+        case _ if f"{test.op}{value}" in phrases:
+            return lang.word(phrases[f"{test.op}{value}"])
         case _:
-            pass
-    bound, unit = lang.say(_BOUNDS[test.op], value), phrases.get("*", "")
-    return lang.word(unit).replace("{}", bound) if unit.startswith("{} ") else f"{name} {bound}"
+            bound, unit = lang.say(_BOUNDS[test.op], value), phrases.get("*", "")
+            return lang.word(unit).replace("{}", bound) if unit.startswith("{} ") else f"{name} {bound}"
+
+
+def _equal(clause: Clause, value: str, lang: Language) -> str:
+    """Return a value of a fact in words; the name of a trainer needs no further ones."""
+    name = clause.key.removeprefix("train.")
+    phrases = KEYS[clause.key].phrases
+    if value in phrases or "*" in phrases:
+        return training_phrase(clause.key, value, lang)
+    if name == "trainer":
+        return value
+    return f"{name} {value}" if clause.kind is Kind.WORD else f"{name}={value}"
 
 
 def _listed(phrases: Sequence[str], form: str, lang: Language) -> str:

@@ -289,14 +289,14 @@ def _not_judged(need: str, count: int, report: Report) -> str:
     if need == "training":
         given = any(key.startswith("train.") for key in report.inventory.facts)
         what = "--train FILE" if given else "--target NAME, --train FILE"
-        return lang.say("{} for lack of a training configuration (give {})", checks, what)
+        return lang.say("{} on how you train (give {})", checks, what)
     if need == "GPU":
         known = report.inventory.known("driver.version") is not None
         what = "--gpu NAME" if known else "--gpu NAME, --driver VERSION"
-        return lang.say("{} for lack of a GPU (declare it: {})", checks, what)
+        return lang.say("{} on the GPU (declare it: {})", checks, what)
     if need == "packages":
-        return lang.say("{} for lack of the packages involved", checks)
-    return lang.say("{} for lack of the real machine", checks)
+        return lang.say("{} on packages that are not given", checks)
+    return lang.say("{} possible only on the real machine", checks)
 
 
 def way_out(report: Report) -> str:

@@ -154,10 +154,10 @@ def test_a_declared_gpu_is_shown_for_all_files_together(tmp_path: Path) -> None:
     (tmp_path / "b.txt").write_text("torch==2.6.0\n")
     said = envcheck("check", "a.txt", "b.txt", "--gpu", "A100-80G", "--driver", "535", cwd=tmp_path).out
     assert "[✓] GPU      NVIDIA A100-SXM4-80GB" in said
-    assert "for lack of a GPU" not in said
+    assert "on the GPU (declare" not in said
     assert "Packages not the same in all of them: torch\n" in said
     driver_only = envcheck("check", "a.txt", "--driver", "535", cwd=tmp_path).out
-    assert "for lack of a GPU (declare it: --gpu NAME)" in driver_only
+    assert "on the GPU (declare it: --gpu NAME)" in driver_only
 
 
 def test_what_is_not_judged_is_one_line_or_one_line_each(tmp_path: Path) -> None:

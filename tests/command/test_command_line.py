@@ -68,7 +68,7 @@ def test_doctor_passes_a_good_environment_and_counts_the_rules_that_passed(fine:
     passed, not_judged = out.splitlines()[-1].split(". Not judged: ")
     assert passed.endswith(" checks passed or do not apply")
     assert re.fullmatch(
-        r"\d+ checks for lack of a training configuration \(give --train FILE\); .*", not_judged
+        r"\d+ checks on how you train \(give --train FILE\); .*", not_judged
     )
 
 

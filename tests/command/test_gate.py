@@ -144,8 +144,8 @@ def test_machines_with_different_gpus_do_not_read_as_a_missing_gpu(root: Path) -
     two = '[machine.a]\ndriver = "550.54.15"\ngpu = "A100 80GB"\n[machine.b]\ndriver = "580.65.06"\ngpu = "H100"\n'
     (root.parent / "envcheck.toml").write_text(two)
     said = gate(root, "--machine", "a", "--machine", "b").out
-    assert "for lack of the real machine" in said
-    assert "for lack of a GPU" not in said
+    assert "possible only on the real machine" in said
+    assert "on the GPU (declare" not in said
 
 
 def test_an_environment_for_another_processor_is_stopped(root: Path) -> None:
