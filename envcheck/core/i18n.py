@@ -60,11 +60,17 @@ class Language:
         return self.words.get(text, text) if self.words else text
 
     def translate(self, sentence: str) -> str:
-        """Translate a complete sentence by the template that it matches; without one, return it unchanged."""
+        """Translate a complete sentence by the template that it matches; without one, return it unchanged.
+
+        A sentence that ends with the id of a rule in parentheses begins with the rule's title.
+        """
         if not self.sentences or len(sentence) > _LONGEST:
             return sentence
         if sentence in self.sentences:
             return self.sentences[sentence]
+        text, _, rule_id = sentence.removesuffix(")").rpartition(" (")
+        if rule_id in self.rules and sentence.endswith(")"):
+            return f"{self.title(rule_id, text)} ({rule_id})"
         for form, template in self._forms:
             if found := form.fullmatch(sentence):
                 return template.format(*(self.translate(part) for part in found.groups()))

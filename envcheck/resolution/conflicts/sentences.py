@@ -133,8 +133,7 @@ def _rule(view: ConflictView, rule_id: str) -> str:
     rule = view.rule(rule_id)
     concerned = view.packages_of(rule)
     facts = list(_facts_behind(view, rule))
-    because = f"{', '.join(facts)}: " if facts else ""
-    title = f"{because}{rule.title} ({rule.id})"
+    title = f"{rule.title} ({rule.id})" + (f", here {', '.join(facts)}" if facts else "")
     for name in concerned:
         broken = view.broken_alone(rule, name)
         if broken:

@@ -387,3 +387,15 @@ def test_known_failures_and_their_advice_are_translated() -> None:
 def test_the_environment_of_a_log_is_translated() -> None:
     said = "judged  the environment that the log describes: torch 2.8.0 (line 3), python 3.10 (line 6)"
     assert re.search("[a-z]{3,}", re.sub("torch|python", "", CHINESE.translate(said))) is None
+
+
+def test_a_title_that_is_followed_by_its_rule_is_translated() -> None:
+    rule = "driver-below-cuda-family-floor"
+    english, own = RULES[rule]["title"], ZH["rule"][rule]["title"]
+    line = f"- {english} ({rule}), here driver 470.42.01; that leaves torch 1.8.0 to 2.0.1 (14 of 40 releases)"
+    said = CHINESE.translate(line)
+    assert said.startswith(f"- {own} ({rule})")
+    assert english not in said
+    assert "470.42.01" in said
+    assert "14 / 40" in said
+    assert CHINESE.translate(f"{english} (no-such-rule)") == f"{english} (no-such-rule)"
