@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from envcheck.commands import examine
+from envcheck.commands.selftest.environment import claims
 from envcheck.core import i18n
 from envcheck.core.findings import Verbosity, Verdict
 from envcheck.core.rules import Basis, Fix, Severity, Source
@@ -23,6 +24,9 @@ from envcheck.knowledge.atlas import VERBS
 from envcheck.memory import estimate, options
 from envcheck.reports import details, diff, headline, overview
 from envcheck.reports.render import format_named
+from envcheck.selftest.declaration import SelftestDeclaration, SelftestVariant
+from envcheck.selftest.outcome import FAIL, PASS, SKIP, Outcome
+from envcheck.selftest.report import SelftestReport, render_report
 from tests.command.test_command_line import BROKEN, RULE
 from tests.support.paths import ROOT
 
@@ -392,10 +396,33 @@ def test_the_environment_of_a_log_is_translated() -> None:
 def test_a_title_that_is_followed_by_its_rule_is_translated() -> None:
     rule = "driver-below-cuda-family-floor"
     english, own = RULES[rule]["title"], ZH["rule"][rule]["title"]
-    line = f"- {english} ({rule}), here driver 470.42.01; that leaves torch 1.8.0 to 2.0.1 (14 of 40 releases)"
+    line = (
+        f"- {english} ({rule}), here driver 470.42.01; that leaves torch 1.8.0 to 2.0.1 (14 of 40 releases)"
+    )
     said = CHINESE.translate(line)
     assert said.startswith(f"- {own} ({rule})")
     assert english not in said
     assert "470.42.01" in said
     assert "14 / 40" in said
     assert CHINESE.translate(f"{english} (no-such-rule)") == f"{english} (no-such-rule)"
+
+
+@pytest.mark.parametrize("claim", claims(), ids=lambda claim: str(claim.name))
+def test_what_a_selftest_claims_is_chinese(claim: SelftestDeclaration) -> None:
+    said = CHINESE.translate(f"{claim.name}: {claim.title}")
+    assert said.startswith(f"{claim.name}：")  # noqa: RUF001 - a Chinese colon
+    assert claim.title not in said
+
+
+def test_a_report_on_selftests_is_chinese() -> None:
+    claim, *_ = claims()
+    variant = SelftestVariant("a", {}, {}, ("cpu",))
+    outcomes = (
+        Outcome(claim, variant, PASS, "", seconds=0.5),
+        Outcome(claim, variant._replace(name="b"), FAIL, "RuntimeError: x", seconds=0.5, rule=FOUNDING[0]),
+        Outcome(claim, variant._replace(name="c"), SKIP, "needs a GPU", seconds=0.0),
+    )
+    report = SelftestReport("0.1.0", "/env/bin/python (named by --python)", "cpu", outcomes)
+    lines = [CHINESE.translate(line.strip()) for line in render_report(report).splitlines()]
+    untold = [line for line in lines if line and not chinese(line)]
+    assert untold == ["[✓] a  0.5 s", "[✗] b  0.5 s", "RuntimeError: x"]
