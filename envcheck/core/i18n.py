@@ -59,6 +59,13 @@ class Language:
         """Translate a word or phrase that is a value, not a template."""
         return self.words.get(text, text) if self.words else text
 
+    def alternatives(self, raw: str) -> str:
+        """Translate a clause as a rule file spells it: `absent or true`; values stay as they are."""
+        if not self.words:
+            return raw
+        said = (self.word(each) if each in ("absent", "present") else each for each in raw.split(" or "))
+        return self.word(" or ").join(said)
+
     def translate(self, sentence: str) -> str:
         """Translate a complete sentence by the template that it matches; without one, return it unchanged.
 

@@ -259,13 +259,13 @@ def _rule(rule: Rule, name: str, lang: Language, version: str = "") -> Iterator[
     ]
     for number, table in enumerate(tables):
         package_first = sorted(table, key=lambda clause: clause.key != package_key(name))
-        yield f"      {lang.word('or' if number else 'if')} {_clauses(package_first)}"
+        yield f"      {lang.word('or' if number else 'if')} {_clauses(package_first, lang)}"
     if rule.require:
-        yield f"      {lang.word('unless')} {_clauses(rule.require)}"
+        yield f"      {lang.word('unless')} {_clauses(rule.require, lang)}"
 
 
-def _clauses(table: Sequence[Clause]) -> str:
-    return ", ".join(f"{package_name(clause.key)} {clause.raw}" for clause in table)
+def _clauses(table: Sequence[Clause], lang: Language) -> str:
+    return ", ".join(f"{package_name(clause.key)} {lang.alternatives(clause.raw)}" for clause in table)
 
 
 def _tally(cells: Sequence[Cell], lang: Language) -> str:

@@ -100,7 +100,9 @@ def _one_clause_away(cell: Cell, rule: Rule, known: Matrix) -> bool:
 def _clauses(table: When, lang: Language) -> Iterator[str]:
     for clause in table:
         phrase = TRAINING[clause.key].phrases.get(clause.raw, "") if clause.key in TRAINING else ""
-        yield f"    {clause.key}  {clause.raw}" + (f"   {lang.word(phrase)}" if phrase else "")
+        yield f"    {clause.key}  {lang.alternatives(clause.raw)}" + (
+            f"   {lang.word(phrase)}" if phrase else ""
+        )
 
 
 def target_page(name: str | None, known: Matrix, lang: Language = ENGLISH) -> str:

@@ -258,7 +258,7 @@ def waiting_text(waiting: Waiting, lang: Language) -> str:
 
     if all(clause.key.startswith("train.") for clause in waiting.open):
         return f"{lang.word(waiting.reason)}: {conditions_text(waiting.open, waiting.rule.require, lang)}"
-    clauses = " + ".join(f"{clause.key} {clause.raw}" for clause in waiting.open)
+    clauses = " + ".join(f"{clause.key} {lang.alternatives(clause.raw)}" for clause in waiting.open)
     return f"{lang.word(waiting.reason)}: {clauses}"
 
 
