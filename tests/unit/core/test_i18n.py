@@ -426,3 +426,8 @@ def test_a_report_on_selftests_is_chinese() -> None:
     lines = [CHINESE.translate(line.strip()) for line in render_report(report).splitlines()]
     untold = [line for line in lines if line and not chinese(line)]
     assert untold == ["[✓] a  0.5 s", "[✗] b  0.5 s", "RuntimeError: x"]
+
+
+def test_a_clause_is_translated_but_for_its_values() -> None:
+    assert CHINESE.alternatives("absent or trl or none") == "无 或 trl 或 none"
+    assert i18n.ENGLISH.alternatives("absent or trl") == "absent or trl"
