@@ -146,6 +146,8 @@ footer { color:var(--dim); font-size:.8rem; padding-top:26px; padding-bottom:34p
   .overview dd { padding:0 14px 9px calc(14px + 1.5em); }
   .because, .because tbody, .because tr, .because th, .because td, .because caption { display:block;
     width:auto !important; }
+  .because { background:none; }
+  .because tbody { background:var(--code); border-radius:8px; }
   .because th { padding-bottom:0; }
   .because tr > * { padding-top:0 !important; padding-bottom:0 !important; }
   .because tr { padding:7px 0; }
