@@ -75,7 +75,11 @@ def with_choice(read: Inventory, found: RangesRead) -> Inventory:
 def conflict_findings(found: RangesRead, dependencies: DependencyList) -> list[Finding]:
     """Return an error for each range that cannot be installed beside a pin."""
     places = {one.name: one for one in dependencies.lines}
-    return [_conflict_finding(one, places) for one in found.choice.conflicts]
+    return [
+        _conflict_finding(one, places)
+        for one in found.choice.conflicts
+        if dependencies.overridden.isdisjoint((one.package, one.of))
+    ]
 
 
 def _conflict_finding(conflict: RangeConflict, packages: Mapping[str, ListedPackage]) -> Finding:

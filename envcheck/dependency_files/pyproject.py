@@ -15,6 +15,7 @@ from envcheck.core.errors import InputError
 from envcheck.core.facts import normalised
 from envcheck.dependency_files import DependencyFormat, DependencyList, ReadingContext
 from envcheck.dependency_files.parsing import toml_lines
+from envcheck.dependency_files.parsing.project_sources import ProjectSources
 from envcheck.dependency_files.parsing.requirement_collector import RequirementCollector
 
 _DEEPEST_GROUP = 20
@@ -39,7 +40,7 @@ def read(text: str, where: str, context: ReadingContext) -> tuple[DependencyList
         parts[f"extra {name}"] = _texts(listed, f"{where}: project.optional-dependencies.{name}")
     for name in groups if isinstance(groups, Mapping) else ():
         parts[f"group {name}"] = list(_group(groups, name, where, 0))
-    read_part = _PartReader(text, where, context, project)
+    read_part = _PartReader(text, where, context, project, ProjectSources(tree, context))
     lists = [read_part.dependency_list(label, base, added) for label, added in parts.items()]
     return tuple(one for one in lists if one.lines or one.remarks or one is lists[0])
 
@@ -47,8 +48,15 @@ def read(text: str, where: str, context: ReadingContext) -> tuple[DependencyList
 class _PartReader:
     """A project file; reads the dependencies with one extra or group into a list."""
 
-    def __init__(self, text: str, where: str, context: ReadingContext, project: Mapping[str, Any]) -> None:
-        self._text = text
+    def __init__(
+        self,
+        text: str,
+        where: str,
+        context: ReadingContext,
+        project: Mapping[str, Any],
+        sources: ProjectSources,
+    ) -> None:
+        self._text, self._sources = text, sources
         self._where = where
         self._context = context
         self._dynamic = "dependencies" in project.get("dynamic", ())
@@ -59,6 +67,7 @@ class _PartReader:
 
     def dependency_list(self, label: str, base: list[str], added: list[str]) -> DependencyList:
         collector = RequirementCollector(self._context)
+        overridden: set[str] = set()
         for requirement in [*base, *added]:
             if (
                 self._own_name
@@ -66,11 +75,18 @@ class _PartReader:
             ):
                 continue  # an extra that refers to other extras of the same project
             collector.add(requirement, self._place(requirement))
+        for requirement in self._sources.overrides:
+            name = normalised(re.split(r"[\[<>=!~; @]", requirement, maxsplit=1)[0])
+            overridden.add(name)
+            if name in collector.packages:
+                collector.packages.pop(name)
+                collector.add(requirement, self._place(requirement))
+        self._sources.apply(collector, label)
         if self._dynamic:
             collector.remarks.append(f"{self._where}: its dependencies are dynamic, and so not known")
         collector.hashed = False
         name = f"{self._where} ({label})" if label else self._where
-        return collector.dependency_list(name)._replace(fresh=True)
+        return collector.dependency_list(name)._replace(fresh=True, overridden=frozenset(overridden))
 
     def _place(self, requirement: str) -> str:
         """Return the place of a requirement: its quoted text in a list, or its name in poetry's table."""

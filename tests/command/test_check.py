@@ -994,3 +994,72 @@ def test_a_requirement_that_a_lock_of_uv_overrides_is_a_note(tmp_path: Path) -> 
     )
     assert ran.code == 0
     assert "note: datasets asks for fsspec<" in ran.out
+
+
+# --- where a project takes packages from --------------------------------------------------------------
+
+_SOURCES = """[project]
+name = "x"
+version = "1"
+dependencies = ["torch>=2.9", "transformers>=4.50"]
+[project.optional-dependencies]
+cpu = []
+cu126 = []
+[tool.uv]
+override-dependencies = ["numpy<2"]
+[[tool.uv.index]]
+name = "pytorch"
+url = "https://download.pytorch.org/whl/cu126"
+explicit = true
+"""
+
+
+@pytest.mark.parametrize(
+    ("sources", "said"),
+    [
+        ('[tool.uv.sources]\ntorch = { index = "pytorch" }\n', "torch 2.14.1 for CUDA 12.6"),
+        (
+            "[tool.uv.sources]\ntorch = [\n  { index = \"pytorch\", marker = \"sys_platform == 'linux'\" },\n"
+            "  { index = \"none\", marker = \"sys_platform == 'darwin'\" },\n]\n",
+            "torch 2.14.1 for CUDA 12.6",
+        ),
+        (
+            "[tool.uv.sources.torch]\n"
+            'url = "https://example.org/torch-2.9.1%2Bcu126-cp312-cp312-linux_x86_64.whl"\n',
+            "torch 2.9.1+cu126 for CUDA 12.6",
+        ),
+        ('[tool.poetry.dependencies]\ntorch = { version = ">=2.9", source = "pytorch" }\n', "for CUDA 12.6"),
+    ],
+)
+def test_torch_is_that_of_the_index_that_a_project_names(tmp_path: Path, sources: str, said: str) -> None:
+    ran = check(tmp_path, "pyproject.toml", _SOURCES + sources, "--driver", "550")
+    assert said in ran.out
+    assert "driver-below-cuda-family-floor" not in ran.out
+
+
+def test_without_a_source_torch_is_that_of_the_default_index(tmp_path: Path) -> None:
+    ran = check(tmp_path, "pyproject.toml", _SOURCES, "--driver", "550")
+    assert "driver-below-cuda-family-floor" in ran.out
+
+
+def test_the_index_of_an_extra_decides_in_that_extra_alone(tmp_path: Path) -> None:
+    text = _SOURCES.replace("cpu = []", 'cpu = ["peft"]') + (
+        '[tool.uv.sources]\ntorch = [{ index = "pytorch", extra = "cpu" }]\n'
+    )
+    ran = check(tmp_path, "pyproject.toml", text, "--driver", "550")
+    found = [line for line in trouble(ran) if "driver-below" in line]
+    assert len(found) == 1
+    (note,) = (line for line in ran.out.splitlines() if "file pyproject.toml (extra cpu)" in line)
+    assert "for torch>=2.9,<=2.14.1 an installer takes 2.14.1" in note
+
+
+def test_a_package_from_a_checkout_is_not_the_newest_release(tmp_path: Path) -> None:
+    text = _SOURCES + '[tool.uv.sources]\ntransformers = { git = "https://example.org/t", rev = "1" }\n'
+    ran = check(tmp_path, "pyproject.toml", text)
+    assert "comes from a checkout or a folder" in ran.err + ran.out
+    assert "transformers 5" not in ran.out
+
+
+def test_an_override_replaces_the_requirement(tmp_path: Path) -> None:
+    text = _SOURCES.replace('"numpy<2"', '"torch==2.5.1"')
+    assert "torch 2.5.1 for CUDA 12.4" in check(tmp_path, "pyproject.toml", text).out
