@@ -1019,13 +1019,18 @@ explicit = true
     [
         ('[tool.uv.sources]\ntorch = { index = "pytorch" }\n', "torch 2.14.1 for CUDA 12.6"),
         (
-            "[tool.uv.sources]\ntorch = [\n  { index = \"pytorch\", marker = \"sys_platform == 'linux'\" },\n"
-            "  { index = \"none\", marker = \"sys_platform == 'darwin'\" },\n]\n",
+            """[tool.uv.sources]
+torch = [
+  { index = "pytorch", marker = "sys_platform == 'linux'" },
+  { index = "none", marker = "sys_platform == 'darwin'" },
+]
+""",
             "torch 2.14.1 for CUDA 12.6",
         ),
         (
-            "[tool.uv.sources.torch]\n"
-            'url = "https://example.org/torch-2.9.1%2Bcu126-cp312-cp312-linux_x86_64.whl"\n',
+            """[tool.uv.sources.torch]
+url = "https://example.org/torch-2.9.1%2Bcu126-cp312-cp312-linux_x86_64.whl"
+""",
             "torch 2.9.1+cu126 for CUDA 12.6",
         ),
         ('[tool.poetry.dependencies]\ntorch = { version = ">=2.9", source = "pytorch" }\n', "for CUDA 12.6"),

@@ -67,9 +67,7 @@ def test_doctor_passes_a_good_environment_and_counts_the_rules_that_passed(fine:
     assert out.splitlines()[0] == "No known problem"
     passed, not_judged = out.splitlines()[-1].split(". Not judged: ")
     assert passed.endswith(" checks passed or do not apply")
-    assert re.fullmatch(
-        r"\d+ checks on how you train \(give --train FILE\); .*", not_judged
-    )
+    assert re.fullmatch(r"\d+ checks on how you train \(give --train FILE\); .*", not_judged)
 
 
 def test_a_common_fix_that_does_not_help_is_reported(facts: Path) -> None:
