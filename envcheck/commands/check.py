@@ -96,8 +96,8 @@ def check(
     lines = tuple(_line(finding, report) for finding in report.judgement.findings)
     not_judged = [line for dependencies in lists for line in _not_judged(dependencies, python)]
     decided = decision.decide(report, policy)
-    plans = zip(lists, judged, strict=True) if decided.code else ()
-    found = [patch for one, (_, plan) in plans for patch in _patches(one, plan)]
+    failing = zip(lists, judged, strict=True) if decided.code else ()
+    found = [patch for one, (part, plan) in failing for patch in _patches(one, part, plan)]
     remarks = tuple(
         dict.fromkeys(f"{line.place}: {line.name} is not judged: {line.why}" for line in not_judged)
     )
@@ -123,13 +123,20 @@ def _plan(report: Report, read: Inventory, context: _Context) -> Plan | None:
     return examine.plan_change(read, context.matrix, context.target, Severity.ERROR, strict=strict)
 
 
-def _patches(dependencies: DependencyList, plan: Plan | None) -> Iterator[str]:
-    """Yield the edits of a list's files that a plan requires."""
-    if plan is None:
-        return
-    found = edits.edits_of(dependencies, plan)
+def _patches(dependencies: DependencyList, report: Report, plan: Plan | None) -> Iterator[str]:
+    """Yield the edits of a list's files that a plan requires, and those that end conflicts of ranges."""
+    changes = {move.key: move.after for move in plan.moves if move.after is not None} if plan else {}
+    for finding in report.judgement.findings:
+        if finding.rule.group == "listing" and finding.fixes and not changes.keys() & _keys(finding):
+            changes |= dict(finding.fixes[0].tried)
+    found = edits.edits_of(dependencies, changes)
     texts = {edit.file: read_file(Path(edit.file)).decode("utf-8", "replace") for edit in found}
     yield from edits.patches(found, texts)
+
+
+def _keys(finding: Finding) -> set[str]:
+    """Return the packages that the fixes of a finding change."""
+    return {key for fix in finding.fixes for key, _ in fix.tried}
 
 
 def _is_python_version(text: str) -> bool:
@@ -169,7 +176,7 @@ def _judge_list(dependencies: DependencyList, context: _Context) -> tuple[Report
     generated = _not_read(dependencies)
     if found is not None:
         report = ranges.explain_ranges(report, found, read, judged)
-        generated += ranges.conflict_findings(found, dependencies)
+        generated += ranges.conflict_findings(found, dependencies, read, judged)
     report = report._replace(judgement=examine.add_findings(report.judgement, generated))
     report = _with_overruled_as_notes(report, dependencies.overridden)
     # A file without torch is judged too: it may install two packages that cannot work together.

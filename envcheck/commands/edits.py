@@ -7,8 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from envcheck.core.facts import family, package_name
-from envcheck.core.findings import Plan
+from envcheck.core.facts import Value, family, package_name
 from envcheck.dependency_files import DependencyList, ListedPackage
 
 _EDITABLE = (".txt", ".in", ".toml")
@@ -26,18 +25,21 @@ class FileEdit(NamedTuple):
     versions: Mapping[tuple[int, str], str]
 
 
-def edits_of(dependencies: DependencyList, plan: Plan) -> list[FileEdit]:
-    """Return the edits that a plan makes in the files that a list was read from."""
+def edits_of(dependencies: DependencyList, changes: Mapping[str, Value]) -> list[FileEdit]:
+    """Return the edits that make changes in the files that a list was read from.
+
+    The changes are values by key; those that are not versions of listed packages are left out.
+    """
     listed = {one.name: one for one in dependencies.lines}
     by_file: dict[str, dict[tuple[int, str], str]] = {}
-    for move in plan.moves:
-        name = package_name(move.key)
-        package = listed.get(name) if family(move.key) == "pkg" else None
+    for key, version in changes.items():
+        name = package_name(key)
+        package = listed.get(name) if family(key) == "pkg" else None
         place = _line_of(package) if package is not None else None
-        if place is None or move.after is None:
+        if place is None:
             continue
         file, line = place
-        by_file.setdefault(file, {})[line, name] = str(move.after)
+        by_file.setdefault(file, {})[line, name] = str(version)
     return [FileEdit(file, versions) for file, versions in by_file.items()]
 
 

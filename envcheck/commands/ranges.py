@@ -7,17 +7,21 @@ facts file without torch's version says nothing about torch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from envcheck.core import versions
 from envcheck.core.facts import Fact, Inventory, Known, package_key
 from envcheck.core.findings import Evidence, Finding, Report, Verdict
-from envcheck.core.rules import Severity
+from envcheck.core.rules import Fix, Severity
 from envcheck.dependency_files import ANY_RELEASE, DependencyList, ListedPackage
 from envcheck.knowledge.release_metadata import ReleaseTable
 from envcheck.policy.generated_findings import generated_finding
 from envcheck.resolution.installer_choice import InstallerChoice, RangeConflict, choose_releases
 from envcheck.rules import derive
+
+_MOST_FIXES = 3
+"""Number of releases on one side of a pin that are tried as a fix."""
 
 _MOST_TRIED = 60
 """Maximum size of a range whose releases are all judged, to find out whether all of them fail."""
@@ -72,14 +76,75 @@ def with_choice(read: Inventory, found: RangesRead) -> Inventory:
     )
 
 
-def conflict_findings(found: RangesRead, dependencies: DependencyList) -> list[Finding]:
-    """Return an error for each range that cannot be installed beside a pin."""
-    places = {one.name: one for one in dependencies.lines}
-    return [
-        _conflict_finding(one, places)
-        for one in found.choice.conflicts
-        if dependencies.overridden.isdisjoint((one.package, one.of))
-    ]
+def conflict_findings(
+    found: RangesRead, dependencies: DependencyList, read: Inventory, judge: Callable[[Inventory], Report]
+) -> list[Finding]:
+    """Return an error for each range that cannot be installed beside a pin, with the releases that can."""
+    packages = {one.name: one for one in dependencies.lines}
+    findings = []
+    for conflict in found.choice.conflicts:
+        if not dependencies.overridden.isdisjoint((conflict.package, conflict.of)):
+            continue
+        finding = _conflict_finding(conflict, packages)
+        fixes = tuple(_conflict_fixes(conflict, packages, read, judge))
+        findings.append(finding._replace(rule=finding.rule._replace(fixes=fixes), fixes=fixes))
+    return findings
+
+
+def _conflict_fixes(
+    conflict: RangeConflict,
+    packages: Mapping[str, ListedPackage],
+    read: Inventory,
+    judge: Callable[[Inventory], Report],
+) -> Iterator[Fix]:
+    """Yield for each of the two packages the nearest release beside which the other can stay.
+
+    A release counts only if no error follows from it.
+    """
+    from envcheck.commands.atlas_tables import release_table
+
+    table = release_table()
+    python = str(read.known("python.version") or "")
+    pinned = {name: one.version for name, one in packages.items() if one.version}
+    before = _errors(judge(read))
+    for name, other in ((conflict.of, conflict.package), (conflict.package, conflict.of)):
+        rest = {each: version for each, version in pinned.items() if each != name}
+        stays = {} if other in pinned else {other: packages[other].specifier}
+        choice = choose_releases(rest, {name: ANY_RELEASE, **stays}, table, python)
+        fitting = [
+            version
+            for version in choice.admitted.get(name, ())
+            if not choose_releases({**rest, name: version}, stays, table, python).conflicts
+        ]
+        now = (packages[name].version,) if name in pinned else _admitted(packages[name], table, python)
+        for version in _nearest_first(fitting, now):
+            key = package_key(name)
+            beside = choose_releases({**rest, name: version}, stays, table, python).chosen
+            facts = [Fact(key, Known(version)), *(Fact(package_key(n), Known(v)) for n, v in beside.items())]
+            if _errors(judge(read.with_facts(facts))) <= before:
+                yield Fix(((key, f"=={version}"),), tried=((key, version),))
+                break
+
+
+def _admitted(package: ListedPackage, table: ReleaseTable, python: str) -> Sequence[str]:
+    """Return the releases that a range admits, newest first."""
+    return choose_releases({}, {package.name: package.specifier}, table, python).admitted[package.name]
+
+
+def _nearest_first(releases: Sequence[str], now: Sequence[str]) -> list[str]:
+    """Return the few releases, given newest first, that are nearest to those of a pin or a range."""
+    newest, oldest = versions.order(now[0]), versions.order(now[-1])
+    newer = [each for each in reversed(releases) if versions.order(each) > newest]
+    older = [each for each in releases if versions.order(each) < oldest]
+    return [*newer[:_MOST_FIXES], *older[:_MOST_FIXES]]
+
+
+def _errors(report: Report) -> frozenset[str]:
+    return frozenset(
+        one.rule.id
+        for one in report.judgement.findings
+        if one.verdict is Verdict.BROKEN and one.severity is Severity.ERROR
+    )
 
 
 def _conflict_finding(conflict: RangeConflict, packages: Mapping[str, ListedPackage]) -> Finding:

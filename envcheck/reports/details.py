@@ -99,12 +99,13 @@ def brief_details(finding: Finding, report: Report) -> Iterator[Detail]:
     place = place_of(finding, report)
     if place is not None and report.question is not Question.CHECK:  # `check` prints the place first
         yield Detail(lang.say("at"), str(place), "at")
-    # Which code a training runs follows from its trainer, which is shown too.
-    implied = ("training.", "train.runs_")
+    # Which code a training runs follows from its trainer, which is shown too; a title names requirements.
+    implied = ("training.", "train.runs_", "requirement.")
     facts = [each for each in finding.evidence if not each.fact.key.startswith(implied)]
     found = [_brief_evidence(evidence, report) for evidence in facts]
     if found:
-        yield Detail(lang.say("here"), lang.say(", ").join(dict.fromkeys(found)), "here")
+        joint = "; " if any(each.fact.key == "listing" for each in facts) else ", "
+        yield Detail(lang.say("here"), lang.say(joint).join(dict.fromkeys(found)), "here")
     yield from _note(finding, lang)
 
 
@@ -189,6 +190,8 @@ def _brief_evidence(evidence: Evidence, report: Report) -> str:
     """Return a fact of the evidence in short: `torch 2.6.0`, `ZeRO-3`, `driver.version 535.104.05`."""
     key, value, lang = evidence.fact.key, evidence.fact.value, report.language
     name = package_name(key)
+    if isinstance(evidence.fact.reading, Unknown) and key == "listing":
+        return f"{evidence.fact.source}: {lang.translate(evidence.fact.reading.why)}"
     if value is None:
         state = _state(evidence.fact, lang)
         return f"{name} {state}"

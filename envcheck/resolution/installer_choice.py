@@ -127,9 +127,14 @@ class _ChoiceSearch:
             theirs = self.requires(other, version).get(name, "")
             if theirs and all(satisfies(one, theirs, unknown=Tri.YES) is Tri.NO for one in admitted):
                 return RangeConflict(name, other, f"{other} {version} requires {name}{theirs}")
-            mine = self.requires(name, admitted[0]).get(other, "")
-            return RangeConflict(name, other, f"{name} {admitted[0]} requires {other}{mine}")
+            return RangeConflict(name, other, self._required_by(name, admitted, other))
         return None
+
+    def _required_by(self, name: str, admitted: Sequence[str], other: str) -> str:
+        """Return what the newest release of a range requires, and the oldest if that differs."""
+        newest, oldest = (self.requires(name, each).get(other, "") for each in (admitted[0], admitted[-1]))
+        less = f", and {admitted[-1]} {other}{oldest}" if oldest and oldest != newest else ""
+        return f"{name} {admitted[0]} requires {other}{newest}{less}"
 
     def conflicts_between(
         self, names: Sequence[str], admitted: Mapping[str, Sequence[str]]
@@ -143,9 +148,7 @@ class _ChoiceSearch:
                 ):
                     continue
                 asks, lacks = (other, name) if self._asks(other, admitted, name) else (name, other)
-                newest = admitted[asks][0]
-                bound = self.requires(asks, newest).get(lacks, "")
-                yield RangeConflict(name, other, f"{asks} {newest} requires {lacks}{bound}")
+                yield RangeConflict(name, other, self._required_by(asks, admitted[asks], lacks))
 
     def _asks(self, name: str, admitted: Mapping[str, Sequence[str]], other: str) -> bool:
         return bool(self.requires(name, admitted[name][0]).get(other))

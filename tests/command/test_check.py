@@ -235,20 +235,20 @@ def test_a_range_bound_by_a_constraint_is_the_narrower_one(tmp_path: Path) -> No
         (
             "transformers==4.57.1\nhuggingface-hub>=1.0\n",
             (
-                "requirements.txt:2:1: error: huggingface-hub>=1.0 and transformers==4.57.1 cannot be installed "
+                "requirements.txt:1:1: error: huggingface-hub>=1.0 and transformers==4.57.1 cannot be installed "
                 "together: transformers 4.57.1 requires huggingface-hub<1.0,>=0.34.0"
             ),
         ),
         (
             "vllm==0.8.5\ntorch>=2.7\n",
             (
-                "requirements.txt:2:1: error: torch>=2.7 and vllm==0.8.5 cannot be installed together: vllm 0.8.5 "
+                "requirements.txt:1:1: error: torch>=2.7 and vllm==0.8.5 cannot be installed together: vllm 0.8.5 "
                 "requires torch==2.6.0"
             ),
         ),
         (
             "torch>=2.7\nvllm>=0.8,<0.9\n",
-            "requirements.txt:1:1: error: torch>=2.7 and vllm<0.9,>=0.8 cannot be installed together",
+            "requirements.txt:2:1: error: torch>=2.7 and vllm<0.9,>=0.8 cannot be installed together",
         ),
     ],
 )
@@ -258,6 +258,18 @@ def test_a_range_that_nothing_fits_beside_another_requirement_is_an_error(
     ran = check(tmp_path, "requirements.txt", text)
     assert ran.code == 1
     assert any(line.startswith(said) for line in trouble(ran))
+    _, _, patch = ran.out.partition("patch -p0):\n")
+    subprocess.run(["patch", "-p0"], input=patch, text=True, cwd=tmp_path, check=True, capture_output=True)
+    again = envcheck("check", "requirements.txt", cwd=tmp_path)
+    assert again.code == 0, again.out
+
+
+def test_a_conflict_of_ranges_shows_the_nearest_release_of_each_package(tmp_path: Path) -> None:
+    text = "trl>=0.18\ntransformers==4.46.3\ntorch==2.5.1\n"
+    ran = check(tmp_path, "requirements.txt", text)
+    assert "requires transformers>=4.56.2, and 0.18.0 transformers>=4.50.0" in ran.out
+    assert "\n    fix     transformers ==4.50.0\n    or      trl ==0.17.0\n" in ran.out
+    assert "\n+transformers==4.50.0\n" in ran.out
 
 
 def test_an_installer_takes_older_releases_beside_what_asks_for_them(tmp_path: Path) -> None:
@@ -274,7 +286,7 @@ def test_unread_files_that_a_file_refers_to_are_undecided(tmp_path: Path) -> Non
         0,
         "Passed: no known problem, but 1 check could not be decided. Possible problem: 2 lines refer to something that is not read",
     )
-    assert "    here    listing is not known: a file at an address is not fetched" in ran.out
+    assert ": a file at an address is not fetched" in ran.out
     every = check(tmp_path, "requirements.txt", text, "--verbose").out
     assert "a path or an address, whose package is not known (requirements.txt:3:3)" in every
     assert check(tmp_path, "requirements.txt", text, "--undecided", "fail").code == 1
