@@ -106,7 +106,7 @@ def brief_details(finding: Finding, report: Report) -> Iterator[Detail]:
     if found:
         joint = "; " if any(each.fact.key == "listing" for each in facts) else ", "
         yield Detail(lang.say("here"), lang.say(joint).join(dict.fromkeys(found)), "here")
-    yield from _note(finding, lang)
+    yield from _note(finding, lang, place.file if place is not None else "")
 
 
 def _devices(finding: Finding, lang: Language) -> Iterator[Detail]:
@@ -115,9 +115,11 @@ def _devices(finding: Finding, lang: Language) -> Iterator[Detail]:
         yield Detail(lang.say("only"), devices, "only")
 
 
-def _note(finding: Finding, lang: Language) -> Iterator[Detail]:
-    if finding.note:
-        yield Detail(lang.say("note"), "; ".join(map(lang.translate, finding.note.split("; "))), "note")
+def _note(finding: Finding, lang: Language, shown_file: str = "") -> Iterator[Detail]:
+    """Yield the note of a finding, without the name of the file that its place shows already."""
+    parts = [part for part in finding.note.split("; ") if part and part != f"file {shown_file}"]
+    if parts:
+        yield Detail(lang.say("note"), "; ".join(map(lang.translate, parts)), "note")
 
 
 def _fix(label: str, fix: Fix, finding: Finding, report: Report) -> Iterator[Detail]:
