@@ -21,7 +21,7 @@ from envcheck.reports.phrases import fix_text, value_text
 _WRAP_AT = 100  # columns
 _LISTED = 6  # values shown of a difference, and variants shown of a finding
 _PROBLEMS = 5  # records shown with a problem of one kind
-_MARKS = {Severity.ERROR: "✗", Severity.WARNING: "!", Severity.NOTE: "-"}
+_MARKS = {Severity.ERROR: "✗", Severity.WARNING: "!", Severity.NOTE: "·"}
 
 
 def render(report: FleetReport, verbosity: Verbosity = Verbosity.USUAL, language: Language = ENGLISH) -> str:

@@ -57,13 +57,20 @@ class MemoryTable(NamedTuple):
 
 _COLUMNS = 80
 
+_ANSWERS = {
+    "fits": "Fits",
+    "tight": "Tight",
+    "does not fit": "Does not fit",
+    "cannot tell": "Cannot say",
+}
+"""The verdict as the first word of the report."""
+
 
 def render(found: MemoryTable, verbosity: Verbosity = Verbosity.USUAL, lang: Language = ENGLISH) -> str:
-    """Return the report as text; its verdict alone is one line, however long."""
-    answer = lang.say("{}: {}", lang.word(found.verdict), _why(found, lang))
-    lines = [answer]
+    """Return the report as text; its first line is the verdict, however long."""
+    lines = [lang.say("{}: {}", lang.word(_ANSWERS[found.verdict]), _why(found, lang))]
     if verbosity is not Verbosity.VERDICT:
-        lines = [*wrap(answer, _COLUMNS), *_lines(found, lang, in_full=verbosity is Verbosity.ALL)]
+        lines += _lines(found, lang, in_full=verbosity is Verbosity.ALL)
     return "".join(f"{inline(line)}\n" for line in lines)
 
 

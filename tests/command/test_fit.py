@@ -405,8 +405,8 @@ def asked(tmp_path: Path, machine: Path, *words: str) -> subprocess.CompletedPro
 def test_the_verdict_compares_the_estimate_with_the_memory(tmp_path: Path, machine: Path) -> None:
     ran = asked(tmp_path, machine, "--target", "zero3-lora")
     assert ran.returncode == 0, ran.stderr
-    assert "fits: " in ran.stdout
-    assert ran.stdout.startswith("fits: ")
+    assert "Fits: " in ran.stdout
+    assert ran.stdout.startswith("Fits: ")
     assert "Cheapest" not in ran.stdout
     assert ran.stderr == ""
 
@@ -460,7 +460,7 @@ def test_a_value_that_only_a_shell_knows_gives_no_verdict(
     (tmp_path / "ds.json").write_text('{"zero_optimization": {"stage": 3}, "gradient_cliping": 1.0}')
     ran = asked(tmp_path, machine, "--train", "ds.json", "--train", "run.sh")
     assert ran.returncode == 3, ran.stdout + ran.stderr
-    assert ran.stdout.startswith(f"cannot tell: {name} not known; with the assumptions below it takes")
+    assert ran.stdout.startswith(f"Cannot say: {name} not known; with the assumptions below it takes")
     assert f"Which change would fit depends on {name}, not known" in ran.stdout
     assert "Remarks  ds.json:1:37: warning: gradient_cliping is not a" in ran.stdout
     told = json.loads(asked(tmp_path, machine, "--train", "ds.json", "--train", "run.sh", "--json").stdout)
@@ -472,14 +472,14 @@ def test_an_unreadable_configuration_is_reported_and_gives_no_verdict(tmp_path: 
     (tmp_path / "ds.json").write_text('{"zero_optimization": {"stage": 3}')
     ran = asked(tmp_path, machine, "--train", "ds.json", "--train", "--bf16 true")
     assert ran.returncode == 2
-    assert ran.stdout.startswith("cannot tell: ds.json not known")
+    assert ran.stdout.startswith("Cannot say: ds.json not known")
     assert "Remarks  ds.json:1:35: error: not JSON" in ran.stdout
 
 
 def test_a_gpu_of_unknown_memory_may_be_the_smallest(tmp_path: Path, machine: Path) -> None:
     machine.write_text(machine.read_text() + '[[gpu]]\nname = "Somebody\'s GPU"\n')
     ran = asked(tmp_path, machine, "--target", "zero3-lora")
-    assert (ran.returncode, ran.stdout.startswith("cannot tell: the GPU's memory not known")) == (3, True)
+    assert (ran.returncode, ran.stdout.startswith("Cannot say: the GPU's memory not known")) == (3, True)
 
 
 def test_what_is_lacking_is_named_with_the_option_that_gives_it(tmp_path: Path, machine: Path) -> None:
@@ -496,7 +496,7 @@ def test_if_it_does_not_fit_a_change_that_does_is_named(tmp_path: Path, machine:
         tmp_path, machine, "--micro-batch", "4", "--train", "precision=bf16 --optim adamw_torch_fused"
     )
     assert ran.returncode == 1, ran.stdout + ran.stderr
-    assert "does not fit: " in ran.stdout
+    assert "Does not fit: " in ran.stdout
     assert "Cheapest change that fits: " in ran.stdout
     assert "none" not in ran.stdout.partition("Cheapest change that fits: ")[2].partition("\n")[0]
 
@@ -658,7 +658,7 @@ def test_the_cheapest_change_names_its_arguments(tmp_path: Path, machine: Path) 
     ran = asked(tmp_path, machine, *words)
     assert ran.returncode == 1, ran.stdout + ran.stderr
     first, second = ran.stdout.splitlines()[:2]
-    assert first.startswith("does not fit: ")
+    assert first.startswith("Does not fit: ")
     assert second.startswith("Cheapest change that fits: ")
     tree = json.loads(asked(tmp_path, machine, *words, "--json").stdout)
     assert tree["cheapest"]["arguments"]
