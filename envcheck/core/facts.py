@@ -88,7 +88,8 @@ class Key(NamedTuple):
     """Declaration of a fact: its kind, its meaning and unit (`help`), its closed set of words if any.
 
     `phrases` spell values for sentences such as "if ZeRO-3 and …" (`{"3": "ZeRO-3"}`). The phrase under
-    `"*"` serves every other value, which replaces its `{}`; that under `"!=none"` every value but `none`.
+    `"*"` serves every other value, which replaces its `{}`; that under `"!=none"` every value but
+    `none`, and that under `"present"` any value.
     """
 
     kind: Kind

@@ -30,7 +30,7 @@ KEYS = {
         Kind.NUMBER,
         "DeepSpeed ZeRO stage, 0 to 3",
         words=("0", "1", "2", "3"),
-        phrases={"0": "no ZeRO", "1": "ZeRO-1", "2": "ZeRO-2", "3": "ZeRO-3"},
+        phrases={"present": "any ZeRO stage", "0": "no ZeRO", "1": "ZeRO-1", "2": "ZeRO-2", "3": "ZeRO-3"},
     ),
     "train.offload_optimizer": Key(
         Kind.WORD,

@@ -76,7 +76,7 @@ def _values(clause: Clause, lang: Language) -> str:
         # If only a few numbers are possible, each has a phrase: `>=2` is ZeRO-2 or ZeRO-3.
         words = [word for word in declared.words if _meets(int(word), clause)]
         if words and len(words) < len(declared.words):
-            return _listed([training_phrase(clause.key, word, lang) for word in words], "{} or {}", lang)
+            return _either([training_phrase(clause.key, word, lang) for word in words], lang)
     texts = list(dict.fromkeys(_alternative(clause, alternative, lang) for alternative in clause.any_of))
     name = f"{clause.key.removeprefix('train.')} "
     if all(text.startswith(name) for text in texts):
@@ -84,7 +84,7 @@ def _values(clause: Clause, lang: Language) -> str:
     if len(texts) > _MOST_VALUES + 1:
         left_out = len(texts) - _MOST_VALUES + 1
         texts = [*texts[: _MOST_VALUES - 1], lang.say("{} others", left_out)]
-    return _listed(texts, "{} or {}", lang)
+    return _either(texts, lang)
 
 
 def _meets(number: int, clause: Clause) -> bool:
@@ -110,6 +110,9 @@ def _test(clause: Clause, test: Comparison, lang: Language) -> str:
         return f"{name} {test.op} {other}"
     value = value_text(test.operand)
     phrases = KEYS[clause.key].phrases
+    spelled = phrases.get("present" if test.op == "present" else f"{test.op}{value}")
+    if spelled is not None:
+        return lang.word(spelled)
     match test.op:
         case "present":
             return name
@@ -117,11 +120,18 @@ def _test(clause: Clause, test: Comparison, lang: Language) -> str:
             return lang.say("no {}", name)
         case "==":
             return _equal(clause, value, lang)
-        case _ if f"{test.op}{value}" in phrases:
-            return lang.word(phrases[f"{test.op}{value}"])
         case _:
-            bound, unit = lang.say(_BOUNDS[test.op], value), phrases.get("*", "")
-            return lang.word(unit).replace("{}", bound) if unit.startswith("{} ") else f"{name} {bound}"
+            return _bound(clause, test.op, value, lang)
+
+
+def _bound(clause: Clause, op: str, value: str, lang: Language) -> str:
+    """Return a bound in words: `at least 2 accumulation steps`, `device_map other than none`."""
+    if clause.key == "train.trainer":
+        return lang.say("a trainer other than {}", value)
+    bound, unit = lang.say(_BOUNDS[op], value), KEYS[clause.key].phrases.get("*", "")
+    if unit.startswith("{} "):
+        return lang.word(unit).replace("{}", bound)
+    return f"{clause.key.removeprefix('train.')} {bound}"
 
 
 def _equal(clause: Clause, value: str, lang: Language) -> str:
@@ -133,6 +143,11 @@ def _equal(clause: Clause, value: str, lang: Language) -> str:
     if name == "trainer":
         return value
     return f"{name} {value}" if clause.kind is Kind.WORD else f"{name}={value}"
+
+
+def _either(texts: Sequence[str], lang: Language) -> str:
+    """Join alternatives by `or`; commas are left to the conditions around them."""
+    return lang.word(" or ").join(texts)
 
 
 def _listed(phrases: Sequence[str], form: str, lang: Language) -> str:

@@ -104,8 +104,9 @@ def brief_details(finding: Finding, report: Report) -> Iterator[Detail]:
     facts = [each for each in finding.evidence if not each.fact.key.startswith(implied)]
     found = [_brief_evidence(evidence, report) for evidence in facts]
     if found:
-        joint = "; " if any(each.fact.key == "listing" for each in facts) else ", "
-        yield Detail(lang.say("here"), lang.say(joint).join(dict.fromkeys(found)), "here")
+        sentences = any(each.fact.key == "listing" for each in facts)
+        joint = lang.say("; ") if sentences else lang.say(", ")
+        yield Detail(lang.say("here"), joint.join(dict.fromkeys(found)), "here")
     yield from _note(finding, lang, place.file if place is not None else "")
 
 
@@ -117,7 +118,8 @@ def _devices(finding: Finding, lang: Language) -> Iterator[Detail]:
 
 def _note(finding: Finding, lang: Language, shown_file: str = "") -> Iterator[Detail]:
     """Yield the note of a finding, without the name of the file that its place shows already."""
-    parts = [part for part in finding.note.split("; ") if part and part != f"file {shown_file}"]
+    known = ("file", " ", shown_file)
+    parts = [part for part in finding.note.split("; ") if part and part.partition(" ") != known]
     if parts:
         yield Detail(lang.say("note"), "; ".join(map(lang.translate, parts)), "note")
 

@@ -104,8 +104,9 @@ def _before_training(report: Report) -> str:
     if errors == 0:
         return lang.say("No known problem so far; no training configuration was given")
     if errors == 1:
-        return lang.say("No known problem so far; 1 known failure depends on how you train")
-    return lang.say("No known problem so far; {} known failures depend on how you train", errors)
+        return lang.say("No known problem so far; 1 known failure of these versions depends on how you train")
+    text = "No known problem so far; {} known failures of these versions depend on how you train"
+    return lang.say(text, errors)
 
 
 def _undecided(undecided: Sequence[Finding | Diagnostic], report: Report) -> str:
