@@ -10,12 +10,12 @@ from envcheck.core.errors import InputError
 from envcheck.host import machine as host
 
 TargetOption = Annotated[
-    str,
+    str | None,
     CommandOption(
         "--target",
         metavar="NAME",
         autocompletion=completion.targets,
-        help="Training recipe to lock for, such as zero3-lora.",
+        help="Training recipe to lock for, such as zero3-lora; `envcheck target` lists them. Required.",
     ),
 ]
 PythonVersionOption = Annotated[
@@ -138,7 +138,7 @@ QuietOption = Annotated[
 
 
 def command(
-    target: TargetOption,
+    target: TargetOption = None,
     driver: options.Driver = None,
     gpus: options.Gpu = None,
     python_version: PythonVersionOption = None,

@@ -155,3 +155,10 @@ def test_resolving_anew_gives_the_measured_combination_with_hashes() -> None:
     assert code == 0, err
     assert version(out, "torch") == "2.10.0"
     parse_requirements(out, "stdout")
+
+
+def test_without_a_target_the_recipes_are_named() -> None:
+    ran = envcheck("pin")
+    assert ran.code == 2
+    assert ran.err.startswith("envcheck: --target: expected a training recipe (`envcheck target` describes")
+    assert "zero3-lora" in ran.err

@@ -107,7 +107,10 @@ def find_target(
     matrix = examine.load_matrix(keys, request.overlays, errors_only=True)
     target = examine.find_target(request.target, matrix)
     if target is None:
-        raise InputError("--target", f"pin needs a target; known are {', '.join(matrix.targets)}")
+        known = ", ".join(matrix.targets)
+        raise InputError(
+            "--target", f"expected a training recipe (`envcheck target` describes them): {known}"
+        )
     if python_version is not None and not options.keep:
         # A lock needs only the environment's Python version, and that was given.
         all_probes = tuple(probe for probe in all_probes if probe.name != "python_env")
