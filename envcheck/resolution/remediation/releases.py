@@ -15,7 +15,7 @@ from envcheck.rules.fixes import trial_value
 from envcheck.rules.requirements import installed_requirements
 
 
-class _Package(NamedTuple):
+class _ListedReleases(NamedTuple):
     """Releases of a package: those that may be proposed, oldest first; and what each listed one requires."""
 
     fit: tuple[str, ...]
@@ -41,7 +41,7 @@ class Releases:
             self._rows.setdefault(row["package"], []).append(row)
         self.packages = frozenset((*self._rows, *released_with_torch(known)))
         """The packages whose releases are listed."""
-        self._read: dict[str, _Package] = {}
+        self._read: dict[str, _ListedReleases] = {}
 
     def fit(self, name: str) -> tuple[str, ...]:
         """Return the releases that may be proposed, oldest first.
@@ -58,12 +58,12 @@ class Releases:
         """Return what a release requires; None if it is not listed."""
         return self._package(name).requires.get(version)
 
-    def _package(self, name: str) -> _Package:
+    def _package(self, name: str) -> _ListedReleases:
         if name not in self._read:
             self._read[name] = self._read_package(name)
         return self._read[name]
 
-    def _read_package(self, name: str) -> _Package:
+    def _read_package(self, name: str) -> _ListedReleases:
         fit: set[str] = set()
         requires: dict[str, tuple[str, ...]] = {}
         through = self._known.known_through.get(name)
@@ -74,7 +74,7 @@ class Releases:
             beyond = through is not None and versions.compare(version, ">", through) is Tri.YES
             if not (release.yanked or beyond) and supports_python(release, self._python):
                 fit.add(version)
-        return _Package(tuple(sorted(fit, key=versions.order)), requires)
+        return _ListedReleases(tuple(sorted(fit, key=versions.order)), requires)
 
 
 def supports_python(release: ReleaseRow, python: str | None) -> bool:

@@ -16,7 +16,13 @@ from envcheck.core.facts import Fact, Inventory, Known
 from envcheck.core.findings import Judgement, Verdict
 from envcheck.core.rules import Matrix, Rule, Severity
 from envcheck.host.package_files import source_texts
-from envcheck.knowledge.compiled import freeze_matrix, slim, thaw_matrix
+from envcheck.knowledge.compiled import (
+    freeze_matrix,
+    freeze_vocabulary,
+    slim,
+    thaw_matrix,
+    thaw_vocabulary,
+)
 from envcheck.knowledge.load import build_matrix, gather_tree
 from envcheck.rules import derive, judge
 from envcheck.rules.changes import apply_changes
@@ -165,3 +171,8 @@ def test_measured_cells_agree_with_the_rules() -> None:
 def test_the_compiled_matrix_equals_the_one_that_was_built() -> None:
     again = thaw_matrix(json.loads(json.dumps(freeze_matrix(known()))))
     assert again == slim(known())
+
+
+def test_the_compiled_vocabulary_equals_the_one_that_was_built() -> None:
+    thawed = thaw_vocabulary(json.loads(json.dumps(freeze_vocabulary(vocabulary()))))
+    assert [*thawed.keys.items()] == [*vocabulary().keys.items()]
