@@ -50,9 +50,9 @@ Sample 15 is a small one that was drawn after the mendings of sample 14, mostly 
 that do not go together, and run once. Its three wrong answers: a broken installation was taken for a release,
 a file of a package's name for the package, and a fork's copy of a library for the user's own code.
 
-Sample 16, the last one of that day, is smaller still: no answer was wrong, half of them said that the cause is
-not known. Its misses led to reward functions, data loaders that get a dictionary, and messages that consist
-mostly of a value.
+Sample 16, the last one of that day, is smaller still: no answer was wrong, half of them said that the cause
+is not known. Its misses led to reward functions, data loaders that get a dictionary, and messages that
+consist mostly of a value.
 """
 
 from __future__ import annotations
