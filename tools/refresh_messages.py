@@ -88,16 +88,6 @@ _RAISED: Mapping[str, tuple[str, ...]] = {
     "lightning": ("lightning/pytorch/", "lightning/fabric/"),
     "liger-kernel": ("liger_kernel/",),
     "llamafactory": ("llamafactory/",),
-    "megatron-core": (
-        *("megatron/core/transformer/transformer_config", "megatron/core/parallel_state"),
-        *(
-            "megatron/core/model_parallel_config",
-            "megatron/core/num_microbatches",
-            "megatron/core/datasets/gpt",
-        ),
-        *("megatron/core/dist_checkpointing/validation", "megatron/core/dist_checkpointing/serialization"),
-        *("megatron/core/optimizer/__init__", "megatron/core/optimizer/distrib_optimizer"),
-    ),
     "modelscope": ("modelscope/hub/",),
     "ms-swift": (
         *("swift/llm/argument/", "swift/llm/train/", "swift/trainers/", "swift/llm/template/"),
@@ -107,11 +97,6 @@ _RAISED: Mapping[str, tuple[str, ...]] = {
     ),
     "openrlhf": ("openrlhf/",),
     "peft": ("peft/",),
-    "ray": (
-        *("ray/train/torch/", "ray/train/huggingface/", "ray/train/_internal/", "ray/train/base_trainer"),
-        *("ray/train/data_parallel", "ray/train/v2/api/", "ray/air/config", "ray/_private/worker"),
-        *("ray/_private/services", "ray/util/placement"),
-    ),
     "sentence-transformers": ("sentence_transformers/",),
     "torch": (
         *("torch/distributed/fsdp/", "torch/distributed/distributed_c10d", "torch/distributed/rendezvous"),
@@ -134,14 +119,6 @@ _RAISED: Mapping[str, tuple[str, ...]] = {
         *("transformers/generation/utils", "transformers/hf_argparser", "transformers/models/auto/"),
         *("transformers/core_model_loading", "transformers/conversion", "transformers/dynamic_module"),
         *("transformers/deepspeed", "transformers/convert_slow", "transformers/loss/"),
-        *("transformers/feature_extraction", "transformers/image_processing", "transformers/image_utils"),
-        *(
-            "transformers/video_",
-            "transformers/audio_utils",
-            "transformers/trainer_",
-            "transformers/modeling_",
-        ),
-        *("transformers/modelcard", "transformers/activations", "transformers/models/"),
     ),
     "trl": (
         *("trl/trainer/", "trl/data_utils", "trl/models/", "trl/extras/", "trl/scripts/", "trl/import"),

@@ -9,6 +9,7 @@ that was read.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple
@@ -41,6 +42,9 @@ _PYTHONS_OWN = frozenset(
     | {"dictionary changed size during iteration", "generator already executing", "index out of range"}
 )
 """Messages of Python itself, which libraries raise as well."""
+
+_IN_BRACKETS = re.compile(r"\[.*\]|\{.*\}")
+"""A list or a dictionary in a message, which is a value however long it is."""
 
 _CERTAIN_LETTERS = 40
 """Letters with which the fixed parts of a template identify it, however long the values are."""
@@ -175,7 +179,7 @@ def _row(package: str, header: str, parts: list[str], ends: Span) -> FoundRaise:
 def _shared_letters(template: str, message: str) -> int:
     """Return how many letters of a message are fixed in its template; 0 if that does not identify it."""
     letters = _fixed_letters(template, message)
-    told = sum(character.isalpha() for character in message)
+    told = sum(character.isalpha() for character in _IN_BRACKETS.sub("", message))
     enough = letters >= _CERTAIN_LETTERS or (letters >= _LEAST_LETTERS and 2 * letters >= told)
     return letters if enough else 0
 

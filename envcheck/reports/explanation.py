@@ -329,7 +329,7 @@ def _form(cause: Cause, explanation: Explanation) -> Iterator[str]:
     A general advice is left out if the refused settings themselves are listed.
     """
     form = cause.event.form
-    if cause.match is not None or form is None:
+    if form is None or (cause.match is not None and not _leaves_open(cause, explanation)):
         return
     if form.means:
         yield f"    means   {form.means}"
@@ -338,6 +338,12 @@ def _form(cause: Cause, explanation: Explanation) -> Iterator[str]:
             yield f"    clash   {requirement}"
     if form.advice and not explanation.refused:
         yield f"    advice  {form.advice}"
+
+
+def _leaves_open(cause: Cause, explanation: Explanation) -> bool:
+    """Return whether the known failures that match a cause have no fix, because facts are missing."""
+    known = [_match_here(match, explanation) for match in _of_the_cause(cause, explanation)]
+    return all(here.answer == "unknown" and not here.fixes for here in known)
 
 
 def _missing_lines(explanation: Explanation) -> Iterator[str]:
