@@ -170,9 +170,7 @@ def unpack(names: Sequence[str]) -> dict[str, Proof]:
     locks = {name: parse_requirements((FOLDER / name).read_text(encoding="utf-8"), name) for name in names}
     with tempfile.TemporaryDirectory(prefix="envcheck-lock-") as folder:
         site = _unpacked(next(iter(locks.values())), Path(folder))
-        codes = (elf_machine(path) for path in site.rglob("*") if path.is_file() and not path.is_symlink())
-        machines = Counter(code for code in codes if code is not None)
-        print(f"    compiled files by ELF machine: {dict(machines)}", flush=True)
+        machines = machines_of(site)
         return {name: _judged_files(lock, Path(folder), machines) for name, lock in locks.items()}
 
 
@@ -201,6 +199,15 @@ def left_out(parsed: Lock) -> tuple[str, ...]:
     return needs_torch(parsed.build)
 
 
+def machines_of(site: Path) -> Mapping[str, Counter[int]]:
+    """Return by folder of `site` for which machines its files are compiled, and how many."""
+    found: dict[str, Counter[int]] = {}
+    for path in site.rglob("*"):
+        if path.is_file() and not path.is_symlink() and (code := elf_machine(path)) is not None:
+            found.setdefault(path.relative_to(site).parts[0], Counter())[code] += 1
+    return found
+
+
 def elf_machine(path: Path) -> int | None:
     """Return the number of the machine for which a file was compiled; None if it is no ELF file."""
     with path.open("rb") as file:
@@ -208,7 +215,7 @@ def elf_machine(path: Path) -> int | None:
     return int.from_bytes(head[18:20], "little") if head.startswith(b"\x7fELF") else None
 
 
-def _judged_files(parsed: Lock, environment: Path, machines: Mapping[int, int]) -> Proof:
+def _judged_files(parsed: Lock, environment: Path, machines: Mapping[str, Counter[int]]) -> Proof:
     """Judge the unpacked packages on the machine that the lock is for; print what refuses them."""
     probes, matrix = every_probe(), examine.knowledge()
     request = ExamineRequest(python=str(environment), static=True, target=parsed.target, deadline_s=INSTALL_S)
@@ -234,11 +241,15 @@ def _judged_files(parsed: Lock, environment: Path, machines: Mapping[int, int]) 
     missing = [pin.name for pin in parsed.pins if inventory.known(package_key(pin.name)) != pin.version]
     for name in missing:
         print(f"    {name}: not unpacked")
-    foreign = [code for code in machines if code != ELF_MACHINES[parsed.platform]]
+    # Some packages have helper programs for several machines.
+    here = ELF_MACHINES[parsed.platform]
+    foreign = [folder for folder, codes in machines.items() if not codes[here]]
+    for folder in foreign:
+        print(f"    {folder}: compiled for another machine")
     summary = {
         "date": dt.datetime.now(tz=dt.UTC).date(),
         "packages": len(parsed.pins) - len(left_out(parsed)),
-        "libraries": sum(machines.values()),
+        "libraries": sum(codes[here] for codes in machines.values()),
         **({"left_out": [*left_out(parsed)]} if left_out(parsed) else {}),
     }
     return Proof("" if errors or missing or foreign else UNPACKED, summary, ())

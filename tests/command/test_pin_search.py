@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
+from packaging.version import Version
 
 from envcheck.commands import declared_machine, examine
+from envcheck.commands.pin import search
 from envcheck.commands.pin.releases import needing_source
 from envcheck.commands.pin.search import named_in, search_problem
 from envcheck.commands.pin.target import GLIBC, LockTarget
 from envcheck.commands.pin.unpinned import needs_one, reason_lines
+from envcheck.core.errors import NoSolutionError
 from envcheck.core.facts import Fact, Inventory, Known, Tri
 from envcheck.core.rules import UserRequirement
 from envcheck.core.versions import satisfies
 from envcheck.resolution import conflicts, resolver
 from envcheck.resolution.resolver import Answer, SearchProblem
+from envcheck.resolver_backends.index import availability
 
 
 def asked(
-    target: str, *packages: tuple[str, str], python: str = "3.12", driver: str = "580.95.05"
+    target: str,
+    *packages: tuple[str, str],
+    python: str = "3.12",
+    driver: str = "580.95.05",
+    glibc: str = GLIBC,
 ) -> SearchProblem:
     """Return the problem of `pin --target T --with P` on a machine with an H100."""
     known = examine.knowledge()
@@ -35,7 +45,7 @@ def asked(
             machine=machine,
             python=python,
             platform="linux-x86_64",
-            glibc=GLIBC,
+            glibc=glibc,
             target=known.targets[target],
             matrix=known,
             requirements=tuple(UserRequirement(name, bound, "--with") for name, bound in packages),
@@ -150,3 +160,25 @@ def test_a_failed_choice_is_refused_for_the_packages_that_the_reason_names() -> 
     choice = {"verl": "0.4.1", "vllm": "0.2.4", "ray": "2.60.0", "torch": "2.14.1"}
     assert named_in(chain, choice) == {"vllm": "0.2.4", "ray": "2.60.0"}
     assert named_in("no reason is given", choice) == choice
+
+
+def test_a_package_on_which_two_chosen_ones_disagree_joins_the_search(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    exact = ("sglang", "==0.5.15.post1"), ("vllm", "==0.24.0")
+    problem = asked("grpo-trl-vllm", *exact, python="3.10", glibc="2.39")
+    assert resolver.solve(problem).versions is not None, "tokenspeed-mla is not in the tables"
+    offer = availability.Offer(frozenset({Version("0.1.2"), Version("0.1.7")}), frozenset())
+    monkeypatch.setattr(availability, "offers", lambda *_: {"tokenspeed-mla": offer})
+    completer = SimpleNamespace(host=None, notes=[])
+    running = search._Search(None, problem, completer, [])  # type: ignore[arg-type]
+    chain = (
+        "Because vllm==0.24.0 depends on tokenspeed-mla==0.1.2 and sglang==0.5.15.post1 depends on "
+        "tokenspeed-mla==0.1.7, we can conclude that they are incompatible."
+    )
+    request = SimpleNamespace(build=(), also=())
+    assert running._join_disputed(NoSolutionError("no versions", chain), request)  # type: ignore[arg-type]
+    answer = resolver.solve(running._problem)
+    assert answer.versions is None
+    disputed = {("metadata", name, "tokenspeed-mla") for name in ("vllm", "sglang")}
+    assert disputed <= answer.reasons

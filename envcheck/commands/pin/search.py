@@ -219,7 +219,7 @@ class _Search:
             NoSolutionError: nothing satisfies the requirements of the user.
         """
         self._last_failure = str(error)
-        if self._exclude_needing_source(error, request, choice):
+        if self._exclude_needing_source(error, request, choice) or self._join_disputed(error, request):
             return None
         learned = with_stated(self._problem.releases, stated_requirements(error.chain), choice)
         if learned is not None and learned != self._problem.releases:
@@ -241,6 +241,29 @@ class _Search:
         else:
             return self._let_backend_choose(error, request, choice)
         return None
+
+    def _join_disputed(self, error: NoSolutionError, request: backends.CompletionRequest) -> bool:
+        """Let packages join the search that the reason names as required and the tables do not have.
+
+        What the releases of other packages require of them is known; which releases they have, the index
+        says. Return whether any joined.
+        """
+        from envcheck.resolver_backends.index import availability
+
+        known = {release.package for release in self._problem.releases} | {*request.build, *request.also}
+        names = {each.required for each in stated_requirements(error.chain)} - known
+        offers = availability.offers(self._completer.host, request, names) if names else {}
+        releases = [
+            Release(name, str(version))
+            for name in sorted(names)
+            for version in offers[name].usable - offers[name].yanked
+        ]
+        joined = dict.fromkeys(release.package for release in releases)
+        self._problem = self._problem._replace(
+            releases=(*self._problem.releases, *releases),
+            dependencies=(*self._problem.dependencies, *joined),
+        )
+        return bool(joined)
 
     def _exclude_needing_source(
         self, error: NoSolutionError, request: backends.CompletionRequest, choice: Mapping[str, str]
