@@ -321,6 +321,15 @@ def test_lora_without_quantisation_is_an_adapter(tmp_path: Path) -> None:
     assert facts(tmp_path, {"a.yaml": text})["adapter"] == "lora"
 
 
+def test_a_model_that_a_notebook_tries_out_is_not_the_one_that_a_command_trains(tmp_path: Path) -> None:
+    load = "from transformers import AutoModelForCausalLM\\nm = AutoModelForCausalLM.from_pretrained('m', load_in_4bit=True)"
+    command = "!accelerate launch -m axolotl.cli.train a.yml"
+    cells = ", ".join(f'{{"cell_type": "code", "source": "{source}"}}' for source in (command, load))
+    config = "base_model: m\nadapter: qlora\nload_in_4bit: true\nmicro_batch_size: 1\n"
+    files = {"a.ipynb": f'{{"cells": [{cells}], "nbformat": 4}}', "a.yml": config}
+    assert facts(tmp_path, files)["quantization"] == "nf4"
+
+
 def test_a_program_may_begin_with_the_mark_of_its_encoding(tmp_path: Path) -> None:
     assert facts(tmp_path, {"a.py": f"\ufeff{PROGRAM}"})["precision"] == "bf16"
 
