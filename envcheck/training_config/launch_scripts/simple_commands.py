@@ -181,6 +181,8 @@ class SimpleCommands:
     ) -> Tri | None:
         """Follow a command after expansion; `own` are the variables set for it alone."""
         ends = False
+        if _asks_for_a_program(fields):
+            return Tri.YES
         for _ in range(_MAX_PREFIXES):
             program = base_name(known_text(fields[0]) or "") if fields else ""
             is_prefix = program in _PREFIXES and program not in self.session.functions
@@ -364,6 +366,12 @@ class SimpleCommands:
         for name in names:
             if name and text is not None:
                 self.files.setdefault(name, []).append(text or (Fragment("", command.at),))
+
+
+def _asks_for_a_program(fields: list[Value]) -> bool:
+    """Return whether a command asks if a program is installed, which it is assumed to be."""
+    words = [known_text(field) or "" for field in fields[:2]]
+    return len(words) > 1 and (words[0] in ("which", "hash") or words in (["command", "-v"], ["type", "-p"]))
 
 
 def _is_home(name: str) -> bool:

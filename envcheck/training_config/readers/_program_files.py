@@ -26,6 +26,7 @@ def program_files(program: str, folder: str) -> Iterator[str]:
     elif _MODULE.fullmatch(program):
         parts = program.replace(".", "/")
         names = [f"{parts}.py", f"{parts}/__main__.py"]
+        names += [f"src/{name}" for name in names]  # of a package that is installed from its folder
     else:
         return
     for name in names:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any, TypeAlias
 
 from envcheck.core.errors import InputError
+from envcheck.core.facts import Tri
 from envcheck.training_config.document import Document
 from envcheck.training_config.readers import INSTEAD_OF_PROGRAM, Beside, ConfigReader
 
@@ -66,6 +67,7 @@ def read(text: str, file: str, beside: Beside | None = None) -> tuple[Document, 
         if parse("\n".join(line for line, _ in calls)) is not None:
             python += calls
     found: list[Document] = []
+    trains = False
     with contextlib.suppress(InputError):
         source = "\n".join(line for line, _ in python)
 
@@ -73,6 +75,7 @@ def read(text: str, file: str, beside: Beside | None = None) -> tuple[Document, 
             return source if name == _NAME else beside(name) if beside is not None else None
 
         followed = follow_program(_NAME, "", in_notebook, {})
+        trains = followed is not None and followed.trains is Tri.YES
         found += _python_calls.documents(source, file, [at for _, at in python], followed)
 
     def written_or_beside(name: str) -> str | None:
@@ -80,7 +83,9 @@ def read(text: str, file: str, beside: Beside | None = None) -> tuple[Document, 
         return written[path] if path in written else beside(name) if beside is not None else None
 
     with contextlib.suppress(InputError):
-        found += _shell_lines.documents(shell, file, written_or_beside) if shell else ()
+        started = _shell_lines.documents(shell, file, written_or_beside) if shell else ()
+        # Where a command trains, a model that the notebook itself loads is only tried out.
+        found = [*(found if trains or not started else ()), *started]
     if not found:
         raise InputError(file, INSTEAD_OF_PROGRAM)
     return tuple(found)

@@ -303,6 +303,33 @@ Trainer(model, TrainingArguments("o", bf16=config.training.bf16)).train()
     assert facts(tmp_path, {"a.py": code, "own.yaml": "training: {bf16: true}\n"})["precision"] == "bf16"
 
 
+def test_a_module_below_src_is_the_program(tmp_path: Path) -> None:
+    files = {"run.sh": "#!/bin/bash\naccelerate launch -m own.cli.train\n", "src/own/cli/train.py": PROGRAM}
+    assert facts(tmp_path, files)["precision"] == "bf16"
+
+
+def test_programs_that_a_script_asks_for_are_installed(tmp_path: Path) -> None:
+    text = """#!/bin/bash
+if command -v uv >/dev/null 2>&1; then SWIFT=(uv run swift); else SWIFT=(swift); fi
+"${SWIFT[@]}" sft --model m --train_type lora
+"""
+    assert facts(tmp_path, {"run.sh": text})["trainer"] == "swift"
+
+
+def test_lora_without_quantisation_is_an_adapter(tmp_path: Path) -> None:
+    text = "output_dir: o\nper_device_train_batch_size: 1\nuse_lora: true\nlora_r: 8\nuse_qlora: false\n"
+    assert facts(tmp_path, {"a.yaml": text})["adapter"] == "lora"
+
+
+def test_a_model_that_a_notebook_tries_out_is_not_the_one_that_a_command_trains(tmp_path: Path) -> None:
+    load = "from transformers import AutoModelForCausalLM\\nm = AutoModelForCausalLM.from_pretrained('m', load_in_4bit=True)"
+    command = "!accelerate launch -m axolotl.cli.train a.yml"
+    cells = ", ".join(f'{{"cell_type": "code", "source": "{source}"}}' for source in (command, load))
+    config = "base_model: m\nadapter: qlora\nload_in_4bit: true\nmicro_batch_size: 1\n"
+    files = {"a.ipynb": f'{{"cells": [{cells}], "nbformat": 4}}', "a.yml": config}
+    assert facts(tmp_path, files)["quantization"] == "nf4"
+
+
 def test_a_program_may_begin_with_the_mark_of_its_encoding(tmp_path: Path) -> None:
     assert facts(tmp_path, {"a.py": f"\ufeff{PROGRAM}"})["precision"] == "bf16"
 
