@@ -128,6 +128,8 @@ def diagnose(
     ]
     follows = [failure for failure in failures if failure.kind == "consequence"]
     causes = [failure for failure in failures if failure.kind != "consequence"]
+    follows += (aborts := [cause for cause in causes if _is_end_by_watchdog(cause, follows)])
+    causes = [cause for cause in causes if cause not in aborts]
     first = _first_cause(log, causes)
     if first is None or _says_only_that_it_failed(first):
         first = (
@@ -447,6 +449,14 @@ def _first_cause(log: Log, causes: Sequence[Cause]) -> Cause | None:
     of_root_ranks = [cause for cause in raised if ranks & {*cause.event.ranks}]
     killed = [cause for cause in roots if (cause.event.code or 0) < 0 and cause.event.code != _SIGABRT]
     return next(iter([*of_root_ranks, *killed, *raised, *roots, *causes]), None)
+
+
+def _is_end_by_watchdog(cause: Cause, consequences: Iterable[Cause]) -> bool:
+    """Return whether this is the end of a process that a consequence, such as NCCL's watchdog, aborted."""
+    if cause.event.what != "ended" or cause.event.code != _SIGABRT or cause.match is not None:
+        return False
+    earlier = [each.event.text for each in consequences if each.event.first < cause.event.first]
+    return any("terminate called" in text for text in earlier)
 
 
 def _is_traceback(cause: Cause) -> bool:
