@@ -172,16 +172,23 @@ def _of_lazy_import(message: str, distributions: Mapping[str, str]) -> str:
     return distributions.get(found["root"]) or normalised(found["root"]) if found else ""
 
 
+_OF_EVERY_CLASS = frozenset({"forward", "__init__", "__call__"})
+"""Functions whose name does not tell which class a message is about."""
+
+
 def rules_on(missing: MissingName, matrix: Matrix) -> Iterator[Rule]:
     """Yield the rules on these packages whose title or explanation mentions the name.
 
-    If neither package is known, a rule has to mention the function or the module as well. If it is known who
-    asks, a package or the user's own code, rules on other packages that ask for the same name do not count.
+    If neither package is known, a rule has to mention the function or the module as well, and a function that
+    every class has, such as `forward`, finds no rule. If it is known who asks, a package or the user's own
+    code, rules on other packages that ask for the same name do not count.
     """
     packages = {package_key(name) for name in (missing.lacks, missing.asks) if name}
     mentioned = [missing.name] if packages else [missing.name, missing.module or missing.name]
     if missing.kind != "module":  # the last part of a module's path is too often a common word
         mentioned = [each.rpartition(".")[2] for each in mentioned]
+    if not packages and _OF_EVERY_CLASS.intersection(mentioned):
+        return
     words = [re.compile(rf"(?<![\w.]){re.escape(each)}\b") for each in mentioned]
     for rule in matrix.rules:
         keys = {clause.key for table in rule.when for clause in table}

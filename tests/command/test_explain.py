@@ -1388,9 +1388,9 @@ def test_a_setting_that_has_no_value_is_named_with_what_to_do(tmp_path: Path) ->
 
 def test_an_assertion_on_settings_names_them(tmp_path: Path) -> None:
     line = "assert config.data.train_batch_size >= config.actor.ppo_mini_batch_size"
-    of_settings = told_of(f"{_TRACEBACK.format('/work/trainer.py', line)}AssertionError\n", tmp_path)
+    of_settings = told_of(f"{_TRACEBACK.format('/job/trainer.py', line)}AssertionError\n", tmp_path)
     other = line.replace("config.data.train_batch_size", "data.rows").replace("config.actor.", "self.")
-    of_data = told_of(f"{_TRACEBACK.format('/work/trainer.py', other)}AssertionError\n", tmp_path)
+    of_data = told_of(f"{_TRACEBACK.format('/job/trainer.py', other)}AssertionError\n", tmp_path)
 
     assert of_settings.code == 1
     assert "    when    data.train_batch_size < actor.ppo_mini_batch_size\n" in of_settings.out
@@ -1415,10 +1415,10 @@ def test_a_folder_with_the_name_of_an_installed_package_is_the_users(tmp_path: P
     )
     source = "from vllm.sequence import (SamplerOutput)"
 
-    of_folder = told_of(f"{_TRACEBACK.format('/work/src/vllm/sampler.py', source)}{said}", tmp_path)
+    of_folder = told_of(f"{_TRACEBACK.format('/job/src/vllm/sampler.py', source)}{said}", tmp_path)
     of_checkout = told_of(
-        f"{_TRACEBACK.format('/work/src/vllm/sampler.py', source)}"
-        f"{said.replace('/e/lib/python3.10/site-packages', '/work/src')}",
+        f"{_TRACEBACK.format('/job/src/vllm/sampler.py', source)}"
+        f"{said.replace('/e/lib/python3.10/site-packages', '/job/src')}",
         tmp_path,
     )
 
@@ -1428,7 +1428,7 @@ def test_a_folder_with_the_name_of_an_installed_package_is_the_users(tmp_path: P
 
 
 def test_what_a_build_without_isolation_lacks_is_to_be_installed_first(tmp_path: Path) -> None:
-    build = f"/work/pip-install-x/flash-attn_{'0' * 32}/setup.py"
+    build = f"/job/pip-install-x/flash-attn_{'0' * 32}/setup.py"
     said = "ModuleNotFoundError: No module named 'wheel'\n"
 
     out = told_of(f"{_TRACEBACK.format(build, 'from wheel import bdist_wheel')}{said}", tmp_path).out
@@ -1490,8 +1490,8 @@ def test_a_copy_of_a_library_in_a_project_is_not_the_users_own_code(tmp_path: Pa
     source = "assert len(batch) > 0, f'{batch=}'"
     said = "AssertionError: batch=[]\n"
 
-    copied = told_of(f"{_TRACEBACK.format('/work/verl/trainer/ppo/ray_trainer.py', source)}{said}", tmp_path)
-    own = told_of(f"{_TRACEBACK.format('/work/verl/ray_trainer.py', source)}{said}", tmp_path)
+    copied = told_of(f"{_TRACEBACK.format('/job/verl/trainer/ppo/ray_trainer.py', source)}{said}", tmp_path)
+    own = told_of(f"{_TRACEBACK.format('/job/verl/ray_trainer.py', source)}{said}", tmp_path)
 
     assert "a line of your own code" not in copied.out
     assert "a line of your own code" in own.out
