@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import ast
-import difflib
 import re
 import sys
 import zipfile
@@ -23,8 +22,8 @@ from typing import NamedTuple
 from packaging.version import Version
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-sys.path.insert(0, str(Path(__file__).resolve().parent))
 from refresh_models import AUTO, FILES, pairs
+from table_diff import propose
 
 from envcheck.commands.harvest.store import ReleaseStore
 
@@ -264,18 +263,7 @@ def main(arguments: Sequence[str]) -> int:
     before = options.table.read_text("utf-8") if options.table.exists() else ""
     found, releases = refusals(ReleaseStore(options.store))
     after = refreshed(before, rows(found, releases))
-    sys.stdout.writelines(
-        difflib.unified_diff(
-            before.splitlines(keepends=True),
-            after.splitlines(keepends=True),
-            "a/attention.toml",
-            "b/attention.toml",
-            n=1,
-        )
-    )
-    if options.write and after != before:
-        options.table.write_text(after, "utf-8")
-    return int(after != before and not options.write)
+    return propose(options.table, before, after, write=options.write)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import ast
-import difflib
 import re
 import sys
 import tomllib
@@ -25,6 +24,8 @@ from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from packaging.version import Version
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from table_diff import propose
+
 from envcheck.core.errors import ExamineError
 from envcheck.host.machine import Host
 from envcheck.resolver_backends.index.lazy_wheel import RemoteFile
@@ -282,18 +283,7 @@ def main(arguments: Sequence[str]) -> int:
         print(f"refresh_models: {message}", file=sys.stderr)
     print(f"refresh_models: {len(found)} of {len(releases)} releases read", file=sys.stderr)
     after = refreshed(before, rows_of(found, standing))
-    sys.stdout.writelines(
-        difflib.unified_diff(
-            before.splitlines(keepends=True),
-            after.splitlines(keepends=True),
-            "a/models.toml",
-            "b/models.toml",
-            n=1,
-        )
-    )
-    if options.write and after != before:
-        options.table.write_text(after, "utf-8")
-    return int(after != before and not options.write)
+    return propose(options.table, before, after, write=options.write)
 
 
 if __name__ == "__main__":

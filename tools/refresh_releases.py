@@ -9,7 +9,6 @@ release means.
 from __future__ import annotations
 
 import argparse
-import difflib
 import io
 import re
 import sys
@@ -34,6 +33,8 @@ from packaging.utils import (
 from packaging.version import Version
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from table_diff import propose
+
 from envcheck.core.errors import ExamineError
 from envcheck.host.machine import Host
 from envcheck.resolver_backends.index.lazy_wheel import RemoteFile
@@ -451,18 +452,7 @@ def main(arguments: Sequence[str]) -> int:
         print(f"refresh_releases: {error}", file=sys.stderr)
         return 3
     after = refreshed(text, found)
-    sys.stdout.writelines(
-        difflib.unified_diff(
-            text.splitlines(keepends=True),
-            after.splitlines(keepends=True),
-            "a/releases.toml",
-            "b/releases.toml",
-            n=1,
-        )
-    )
-    if options.write and after != text:
-        options.table.write_text(after, "utf-8")
-    return int(after != text and not options.write)
+    return propose(options.table, text, after, write=options.write)
 
 
 if __name__ == "__main__":

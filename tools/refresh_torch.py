@@ -9,7 +9,6 @@ it was tested) stay unchanged, and are missing from a new row.
 from __future__ import annotations
 
 import argparse
-import difflib
 import re
 import sys
 import zipfile
@@ -23,6 +22,8 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel
 from packaging.version import Version
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from table_diff import propose
+
 from envcheck.core.errors import ExamineError
 from envcheck.host.machine import Host
 from envcheck.resolver_backends.index.lazy_wheel import RemoteFile
@@ -244,14 +245,7 @@ def main(arguments: Sequence[str]) -> int:
     except ExamineError as error:
         print(f"refresh_torch: {error}", file=sys.stderr)
         return 3
-    sys.stdout.writelines(
-        difflib.unified_diff(
-            before.splitlines(keepends=True), after.splitlines(keepends=True), "a/torch.toml", "b/torch.toml"
-        )
-    )
-    if options.write and after != before:
-        options.table.write_text(after, "utf-8")
-    return int(after != before and not options.write)
+    return propose(options.table, before, after, write=options.write, context=3)
 
 
 if __name__ == "__main__":

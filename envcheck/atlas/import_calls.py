@@ -32,7 +32,7 @@ def _read(package: PackageReader, version: str) -> tuple[Demand, ...]:
 
 
 class _ImportCalls:
-    """The functions that one release calls on import; each is followed once."""
+    """Follow the functions that one release calls on import, each of them once."""
 
     def __init__(self, package: PackageReader, version: str) -> None:
         self._package, self._version = package, version

@@ -17,7 +17,7 @@ _GETTER = "getattr"
 
 @dataclass(frozen=True)
 class RefusedNames:
-    """What one file refuses.
+    """Hold the names that one file refuses.
 
     Attributes:
         words: refused names, or refused `module:name`.

@@ -136,7 +136,7 @@ def _model_type(code: Definitions, module: str, key: str) -> str:
 
 @dataclass(frozen=True)
 class AutoTables:
-    """What a release of transformers knows of model types.
+    """Hold the model types that a release of transformers knows.
 
     Attributes:
         types: the model type of each configuration class, by its name.

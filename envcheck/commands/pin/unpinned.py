@@ -39,7 +39,7 @@ _MOST_CLASHES = 7
 
 
 class Unsolvable(NamedTuple):
-    """The backend found nothing within the judge's bounds, in its own words.
+    """Report in the backend's own words that it found nothing within the judge's bounds.
 
     `narrowed` has a sentence for each package whose bound follows from other packages. If nothing fits in
     pairs, the backend was not asked and the reason is empty.
