@@ -139,7 +139,7 @@ def explain_chunks(
     diagnosis = log_diagnosis.diagnose(text.log, signatures, partial(_may_be_about, known))
     diagnosis = _without_contradicted(diagnosis, text.log, report, tree["tables"])
     replaced = library_answers.replaced_method(diagnosis.cause) if diagnosis.cause else ()
-    if replaced:
+    if replaced or _is_in_copy_of_library(diagnosis.cause, tree["tables"]):
         diagnosis = log_diagnosis.without_blame(diagnosis)
     missing = _missing(diagnosis, known, report.inventory)
     if missing is not None and diagnosis.cause is not None:
@@ -321,6 +321,18 @@ def _with_kind(cause: Cause, missing: MissingAnswer) -> Cause:
     if _may_be_another_module(name) and not known_to_differ:
         return cause._replace(kind="unknown")
     return cause._replace(kind="version") if between_packages or known_to_differ else cause
+
+
+def _is_in_copy_of_library(cause: Cause | None, tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> bool:
+    """Return whether the failing line is in a library's code that a project brings and may have changed."""
+    if cause is None or cause.place is None:
+        return False
+    file = f"/{cause.place.file}".replace("\\", "/")
+    return any(
+        f"/{row['package']}/{folder}/" in file
+        for row in tables.get("library_copy", ())
+        for folder in row["folders"]
+    )
 
 
 def _with_kind_of_settings(cause: Cause) -> Cause:

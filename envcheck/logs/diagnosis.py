@@ -300,24 +300,12 @@ def _is_assertion_of_library(raised: Raised) -> bool:
     return raised.message.startswith("assert ") and raised.place is not None and not own_code(raised.place)
 
 
-_COPIED = re.compile(
-    r"/(?:verl/(?:trainer|workers|single_controller|utils|models)|trl/(?:trainer|extras|models)"
-    r"|openrlhf/(?:trainer|models|cli|datasets|utils)|llamafactory/(?:train|data|hparams|model)"
-    r"|swift/(?:llm|trainers|plugin|rlhf_trainers)|megatron/(?:core|training|legacy)|deepspeed/runtime"
-    r"|transformers/models)/"
-)
-"""A file in a copy of a library that a project brings and may have changed, known by the folder it is in."""
-
-
 def _raised_by_own_code(raised: Raised) -> bool:
     """Return whether the user's own line raised the exception, not a compiled library or a library call.
 
     A line that raises on purpose says nothing of why, and an attribute that an object of some class lacks may
-    be missing in this release of the class's library. In a copy of a library, the library's line may be at
-    fault as well as the user's.
+    be missing in this release of the class's library.
     """
-    if raised.place is not None and _COPIED.search(raised.place.file.replace("\\", "/")):
-        return False
     wrong_call = any(words in raised.message for words in _WRONG_CALLS)
     if raised.source.startswith("raise ") or _OF_SOME_CLASS.match(raised.message) or _is_deeper(raised):
         return False
