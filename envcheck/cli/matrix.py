@@ -41,7 +41,7 @@ SubjectsArgument = Annotated[
     CommandArgument(
         metavar="[WHAT]...",
         help="show: PACKAGE, PACKAGE==V, or two packages: which of their releases fit. "
-        "lint: a folder laid out like compat/. "
+        "lint: a folder laid out like compat/, or a checkout. "
         "harvest, refresh: packages (default: all of compat/atlas/packages.toml). "
         "prove: rules, or files of rules such as deepspeed (default: those without a current record).",
     ),

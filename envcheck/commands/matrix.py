@@ -63,13 +63,16 @@ def lint(
 ) -> tuple[str, int]:
     """Return the mistakes in the knowledge as text, and exit code 1 if there are any.
 
-    `today` is an ISO date that replaces the clock. With `online`, releases on the user's index that the
-    matrix does not know yet are named too.
+    `folder` is laid out like `compat/`, or is a checkout that holds `compat/`. `today` is an ISO date that
+    replaces the clock. With `online`, releases on the user's index that the matrix does not know yet are
+    named too.
 
     Raises:
         InputError: there are no TOML files, an overlay is wrong, or `today` is not a date.
         ExamineError: the index cannot be read.
     """
+    if folder and (Path(folder) / "compat" / "matrix.toml").is_file():
+        folder = str(Path(folder) / "compat")
     texts = folder_texts(Path(folder), ".toml") if folder else source_texts("compat", ".toml")
     if not texts:
         raise InputError(

@@ -665,6 +665,14 @@ def test_lint_exits_0_on_a_clean_folder_and_1_with_errors(tmp_path: Path) -> Non
     assert "rules/peft.toml:7: error: a-rule: can never match" in ran.out
 
 
+def test_lint_of_a_checkout_reads_its_compat_folder_alone(tmp_path: Path) -> None:
+    (tmp_path / "compat").mkdir()
+    (tmp_path / "compat/matrix.toml").write_text(HEAD)
+    (tmp_path / "pyproject.toml").write_text("[[rule]]\nid = 3\n")
+    ran = envcheck("matrix", "lint", str(tmp_path), "--today", "2026-11-21")
+    assert (ran.code, ran.out, ran.err) == (0, "0 errors, 0 notes\n", "")
+
+
 def test_lint_of_a_missing_folder_is_a_usage_error(tmp_path: Path) -> None:
     ran = envcheck("matrix", "lint", str(tmp_path / "none"))
     assert ran.code == 2
