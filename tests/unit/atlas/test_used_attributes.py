@@ -52,7 +52,9 @@ def test_so_is_the_constructor_of_a_class_that_is_made_on_import() -> None:
     "call", ["device = Finder.find()", "device = find()\n", "class Holder:\n    device = Finder.find()"]
 )
 def test_a_method_that_is_called_on_its_class_is_followed(decorator: str, call: str) -> None:
-    finder = f"class Finder:\n    {decorator}\n    def find():\n        return torch.accelerator.is_available()\n"
+    finder = (
+        f"class Finder:\n    {decorator}\n    def find():\n        return torch.accelerator.is_available()\n"
+    )
     assert on_import(f"{finder}def find():\n    return Finder.find()", call) == {
         "torch.accelerator.is_available": ("2.4.1",)
     }
