@@ -184,7 +184,7 @@ class CallWalk:
     def _run(self, frame: _Frame) -> Iterator[KeywordDemand]:
         receiver = f"{frame.receiver.module}.{frame.receiver.code.name}" if frame.receiver else ""
         key = (
-            f"{frame.module}.{frame.function.name}",
+            f"{frame.module}.{frame.function.name}:{frame.function.line}",
             frame.position,
             receiver,
             frame.condition,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -33,6 +33,9 @@ _RENAMES = frozenset({"deprecate_kwarg", "deprecate_kwargs", "_deprecate_argumen
 """Decorators that accept additional keywords, which their own arguments name as texts."""
 
 _ALSO = {"validate_hf_hub_args": frozenset({"use_auth_token", "token"})}
+_WITHOUT_OBJECT = frozenset({"staticmethod", "classmethod"})
+"""Decorators of methods that are called on a class."""
+
 _DATACLASSES = frozenset({"dataclass", "dataclasses.dataclass"})
 
 
@@ -173,12 +176,22 @@ class Definitions:
             return ForeignPath(".".join([definition.path, *rest]))
         if not rest:
             return definition
+        if isinstance(definition, OwnClass):
+            return self._called_on_class(definition, rest)
         if not base or not self.offers.modules.owns(base) or local is None:
             return None
         whole = f"{base}.{local.name}" if local.name else base
         return self.path(".".join([whole, *rest]))
 
     # Classes
+
+    def _called_on_class(self, owner: OwnClass, names: Sequence[str]) -> OwnFunction | None:
+        """Return the static or class method `Class.method` of the release; None for anything else."""
+        found = self.method(owner, names[0]) if len(names) == 1 else None
+        if found is None or found.method is None or not isinstance(found.owner, OwnClass):
+            return None
+        without_object = any(_name_of(text) in _WITHOUT_OBJECT for text in found.method.decorators)
+        return OwnFunction(found.owner.module, found.method) if without_object else None
 
     def order(self, owner: OwnClass) -> tuple[Definition, ...]:
         """Return a class and its bases in the order in which attributes are looked up; None where unknown.

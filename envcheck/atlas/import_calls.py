@@ -37,7 +37,7 @@ class _ImportCalls:
     def __init__(self, package: PackageReader, version: str) -> None:
         self._package, self._version = package, version
         self._code: Definitions = definitions(package, version)
-        self._used: dict[tuple[str, str], tuple[Demand, ...]] = {}
+        self._used: dict[tuple[str, str, int], tuple[Demand, ...]] = {}
 
     def demands(self) -> Iterator[Demand]:
         offers = self._code.offers
@@ -58,7 +58,8 @@ class _ImportCalls:
         """Return what a function or constructor uses of other packages, whenever it runs."""
         if not isinstance(definition, OwnFunction | OwnClass):
             return ()
-        key = definition.module, definition.code.name
+        line = definition.code.line if isinstance(definition, OwnFunction) else 0
+        key = definition.module, definition.code.name, line
         if key not in self._used:
             walk = CallWalk(self._code, CallEntry("", {}), usual_tests())
             walk.run(definition)

@@ -47,6 +47,42 @@ def test_so_is_the_constructor_of_a_class_that_is_made_on_import() -> None:
     assert on_import(made, "finder = Finder()") == LACKS
 
 
+@pytest.mark.parametrize("decorator", ["@staticmethod", "@classmethod", "@staticmethod\n    @lru_cache"])
+@pytest.mark.parametrize(
+    "call", ["device = Finder.find()", "device = find()\n", "class Holder:\n    device = Finder.find()"]
+)
+def test_a_method_that_is_called_on_its_class_is_followed(decorator: str, call: str) -> None:
+    finder = (
+        f"class Finder:\n    {decorator}\n    def find():\n        return torch.accelerator.is_available()\n"
+    )
+    assert on_import(f"{finder}def find():\n    return Finder.find()", call) == {
+        "torch.accelerator.is_available": ("2.4.1",)
+    }
+
+
+def test_such_a_method_may_belong_to_a_base_or_to_another_module() -> None:
+    base = "import torch\nclass Base:\n    @staticmethod\n    def find():\n        return torch.accelerator\n"
+    modules = {
+        "peft/": "from .finder import Finder\ndevice = Finder.find()\n",
+        "peft.finder": "from .base import Base\nclass Finder(Base): ...\n",
+        "peft.base": base,
+    }
+    assert missing(modules, TORCH) == LACKS
+
+
+def test_a_method_of_an_object_is_not_followed_when_its_class_names_it() -> None:
+    finder = "class Finder:\n    def find(self):\n        return torch.accelerator\n"
+    assert on_import(finder, "found = Finder.find") == {}
+    assert on_import(finder, "Finder.find(make())") == {}
+
+
+def test_a_function_with_the_name_of_such_a_method_is_read_too() -> None:
+    finder = "class Finder:\n    @staticmethod\n    def find():\n        return None\n"
+    function = "def find():\n    return torch.accelerator\n"
+    assert on_import(finder + function, "Finder.find()\nfind()") == LACKS
+    assert on_import(finder + function, "Finder.find()") == {}
+
+
 def test_and_an_import_in_such_a_function() -> None:
     function = "def find():\n    from torch.accelerator import is_available\n"
     assert on_import(function) == {"torch.accelerator.is_available": ("2.4.1",)}
