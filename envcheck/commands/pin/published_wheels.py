@@ -137,9 +137,10 @@ def _fitting_note(
     newer = versions.order(row.get("glibc", "0")) > versions.order(goal.glibc)
     glibc = f"; it needs glibc {row['glibc']} or newer" if newer else ""
     other = "" if row["version"] == pin.version else f"; it is {row['version']}, the lock has {pin.version}"
+    machine = f"torch {torch.minor}, CUDA {torch.cuda}, Python {goal.python}"
     return (
         f"{pin.name} is on the index as source only and is compiled on installation; {who} has a wheel for "
-        f"torch {torch.minor}, CUDA {torch.cuda}, Python {goal.python}: {name} ({where}){other}{glibc}{address}"
+        f"{machine}: {name} ({where}){other}{glibc}{address}"
     )
 
 
