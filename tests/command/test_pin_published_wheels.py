@@ -15,17 +15,26 @@ from envcheck.lock.model import Lock, Pin
 
 
 def notes(
-    torch: str, *, python: str = "3.12", arch: str = "x86_64", bound: str = "", show: bool = False
+    torch: str,
+    *,
+    python: str = "3.12",
+    arch: str = "x86_64",
+    bound: str = "",
+    show: bool = False,
+    glibc: str = "",
+    driver: str = "",
 ) -> list[str]:
     """Return the notes on a lock of torch and flash-attn, which is built from source."""
     known = examine.knowledge()
     values = {"python.version": f"{python}.0", "host.os": "linux", "host.arch": arch}
+    values |= {"host.glibc": glibc} if glibc else {}
+    values |= {"driver.version": driver} if driver else {}
     machine = Inventory({key: Fact(key, Known(value), "declared") for key, value in values.items()})
     goal = LockTarget(
         machine=machine,
         python=python,
         platform=f"linux-{arch}",
-        glibc=GLIBC,
+        glibc=glibc or GLIBC,
         target=known.targets["qlora"],
         matrix=known,
         requirements=(UserRequirement("flash-attn", bound, "--with"),),
@@ -54,6 +63,20 @@ def test_the_address_is_shown_only_if_asked_for() -> None:
     )
 
 
+def test_a_wheel_that_an_old_c_library_cannot_load_is_not_named_for_it() -> None:
+    (unknown,) = notes("2.8.0")
+    assert "upstream has a wheel" in unknown
+    assert "it needs glibc 2.32 or newer" in unknown
+    (new,) = notes("2.8.0", glibc="2.35")
+    assert "upstream has a wheel" in new
+    assert "glibc" not in new
+    (old,) = notes("2.8.0", glibc="2.31")
+    assert "a community build" in old
+    (arm,) = notes("2.13.0", arch="aarch64", glibc="2.31")
+    assert "no published wheel is known" in arm
+    assert "it needs glibc 2.34 or newer" in notes("2.13.0", arch="aarch64")[0]
+
+
 def test_a_community_build_is_marked_as_such() -> None:
     (note,) = notes("2.12.0")
     assert "a community build (not upstream's, and unchecked)" in note
@@ -71,6 +94,20 @@ def test_where_no_wheel_fits_another_attention_is_named(torch: str, python: str,
     assert "sdpa" in note
     assert "kernels" in note
     assert ".whl" not in note
+
+
+def test_where_no_wheel_fits_the_newest_torch_that_has_one_here_is_named() -> None:
+    (new,) = notes("2.15.0", driver="580.95.05")
+    assert re.search(
+        r"the newest torch with one here is 2\.13 \(a community build; --with 'torch==2\.13\.\*'\) or "
+        r"2\.(9|10) \(upstream; --with 'torch==2\.(9|10)\.\*'\)",
+        new,
+    )
+    # torch 2.11 and newer are for CUDA 13, which this driver does not run.
+    (old,) = notes("2.15.0", driver="535.104.05")
+    assert "the newest torch with one here is 2.10 (a community build" in old
+    (arm,) = notes("2.15.0", arch="aarch64", python="3.14", driver="580.95.05", glibc="2.31")
+    assert "newest torch" not in arm
 
 
 def test_every_row_of_the_table_makes_a_name_that_a_wheel_can_have() -> None:

@@ -339,6 +339,9 @@ def test_pixi_has_every_pin_and_the_platform() -> None:
     assert table["dependencies"] == {"python": f"{LOCK.python}.*"}
     assert table["pypi-dependencies"] == {pin.name: f"=={pin.version}" for pin in LOCK.pins}
     assert "pypi-options" not in table  # setuptools suffices to build deepspeed, so it is built in isolation
+    assert "system-requirements" not in table  # pixi assumes this C library
+    newer = tomllib.loads(written("pixi", replace(LOCK, glibc="2.31")))
+    assert newer["system-requirements"] == {"libc": {"family": "glibc", "version": "2.31"}}
 
 
 FLASH = Pin("flash-attn", "2.8.3", (Artifact("flash_attn-2.8.3.tar.gz", "f" * 64),))
@@ -346,16 +349,19 @@ WITH_FLASH = replace(LOCK, pins=(*LOCK.pins, FLASH), build=(*LOCK.build, "flash-
 
 
 def test_what_needs_torch_to_be_built_is_built_after_torch() -> None:
-    assert tomllib.loads(written("pixi", WITH_FLASH))["pypi-options"] == {
-        "no-build-isolation": ["flash-attn"]
-    }
+    # pixi builds a package to read its requirements, when no wheel is installed yet.
+    pixi = written("pixi", WITH_FLASH)
+    assert {*tomllib.loads(pixi)["pypi-dependencies"]} == {"deepspeed", "torch", "pip"}
+    assert "pixi run python -m pip install" in pixi
     table = tomllib.loads(written("uv", WITH_FLASH))["tool"]["uv"]
     assert table["extra-build-dependencies"] == {"flash-attn": ["torch==2.10.0"]}
     conda = written("conda", WITH_FLASH)
     assert "- pip:" not in conda  # pip would build it without torch
     assert "--no-build-isolation -r requirements.txt" in conda
-    assert "nvcc" in written("dockerfile", WITH_FLASH)
-    assert "nvcc" not in written("dockerfile")
+    assert f"conda activate {LOCK.target}\n" in conda
+    for name in ("dockerfile", "devcontainer"):
+        assert "nvcc" in written(name, WITH_FLASH)
+        assert "nvcc" not in written(name)
 
 
 def test_conda_environment_is_read_back_with_every_wheel(tmp_path: Path) -> None:
@@ -382,5 +388,5 @@ def test_dockerfile_installs_the_lock_and_then_gates(tmp_path: Path) -> None:
 def test_devcontainer_is_json_after_its_comments() -> None:
     text = written("devcontainer")
     table = json.loads("".join(line for line in text.splitlines() if not line.startswith("//")))
-    assert table["image"] == f"python:{LOCK.python}-slim"
+    assert table["image"] == f"python:{LOCK.python}"
     assert "--require-hashes" in table["postCreateCommand"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import importlib.metadata
 import io
 import os
 import shutil
@@ -154,8 +155,18 @@ class Builder:
         made = self.buildah("bud", "--isolation", "chroot", "-t", "base", ".", cwd=self.folder)
         assert made.code == 0, made.out
 
-    def build(self, dockerfile: str, files: Mapping[str, bytes | str], *options: str, tag: str = "") -> Built:
-        """Build an image of these lines after `FROM base`, with these files beside the Dockerfile."""
+    def build(
+        self,
+        dockerfile: str,
+        files: Mapping[str, bytes | str],
+        *options: str,
+        tag: str = "",
+        base: str = "localhost/base",
+    ) -> Built:
+        """Build an image of these lines after `FROM base`, with these files beside the Dockerfile.
+
+        Without a base, the lines are a whole Dockerfile.
+        """
         context = self.folder / "context"
         shutil.rmtree(context, ignore_errors=True)
         context.mkdir()
@@ -163,7 +174,8 @@ class Builder:
             path = context / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content.encode() if isinstance(content, str) else content)
-        (context / "Dockerfile").write_text(f"FROM localhost/base\n{dockerfile}\n")
+        first = f"FROM {base}\n" if base else ""
+        (context / "Dockerfile").write_text(f"{first}{dockerfile}\n")
         named = ("-t", tag) if tag else ()
         return self.buildah("bud", "--isolation", "chroot", *options, *named, ".", cwd=context)
 
@@ -190,6 +202,23 @@ def wheel(
         for path, text in files.items():
             archive.writestr(path, text)
     return f"wheels/{stem}-py3-none-any.whl", packed.getvalue()
+
+
+def repacked(name: str) -> tuple[str, bytes]:
+    """Return the file name and bytes of a wheel made of an installed package, without its compiled files."""
+    installed = importlib.metadata.distribution(name)
+    stem = f"{installed.name.replace('-', '_')}-{installed.version}"
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for path in installed.files or ():
+            about = path.parts[0].endswith(".dist-info")
+            if path.suffix not in (".so", ".pyc") and not about and ".." not in path.parts:
+                archive.writestr(str(path), path.read_binary())
+        archive.writestr(f"{stem}.dist-info/METADATA", installed.read_text("METADATA") or "")
+        tag = "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        archive.writestr(f"{stem}.dist-info/WHEEL", tag)
+        archive.writestr(f"{stem}.dist-info/RECORD", "")
+    return f"{stem}-py3-none-any.whl", packed.getvalue()
 
 
 def _hash(text: str) -> str:

@@ -101,7 +101,9 @@ def _is_admitted(row: Row, goal: LockTarget) -> bool:
 
 def _serves_machine(row: Row, goal: LockTarget) -> bool:
     system, _, architecture = goal.platform.partition("-")
-    return system == "linux" and goal.python in row["python"] and architecture in row["arch"]
+    serves = system == "linux" and goal.python in row["python"] and architecture in row["arch"]
+    glibc = str(goal.machine.known("host.glibc") or "")
+    return serves and not (glibc and versions.order(glibc) < versions.order(row.get("glibc", "0")))
 
 
 def _serves_torch(row: Row, torch: _LockedTorch) -> bool:
@@ -132,10 +134,13 @@ def _fitting_note(
     if show_address:
         path = f"{publisher['repository']}/releases/download/{row['release']}/{quote(name)}"
         address = f": https://github.com/{path}"
+    newer = versions.order(row.get("glibc", "0")) > versions.order(goal.glibc)
+    glibc = f"; it needs glibc {row['glibc']} or newer" if newer else ""
     other = "" if row["version"] == pin.version else f"; it is {row['version']}, the lock has {pin.version}"
+    machine = f"torch {torch.minor}, CUDA {torch.cuda}, Python {goal.python}"
     return (
         f"{pin.name} is on the index as source only and is compiled on installation; {who} has a wheel for "
-        f"torch {torch.minor}, CUDA {torch.cuda}, Python {goal.python}: {name} ({where}){other}{address}"
+        f"{machine}: {name} ({where}){other}{glibc}{address}"
     )
 
 
@@ -143,8 +148,10 @@ def _none_note(
     pin: lock.Pin, rows: Sequence[Row], goal: LockTarget, torch: _LockedTorch, instead: str
 ) -> str:
     machine = f"torch {torch.minor}, CUDA {torch.cuda or 'unknown'}, Python {goal.python}"
-    minor = next(_newest_torch(rows, goal), "")
-    nearest = f"; upstream's newest for a torch of the default index is for torch {minor}" if minor else ""
+    if glibc := goal.machine.known("host.glibc"):
+        machine += f", glibc {glibc}"
+    found = [f"{minor} ({who}; --with 'torch=={minor}.*')" for minor, who in _newest_torches(rows, goal)]
+    nearest = f"; the newest torch with one here is {' or '.join(found)}" if found else ""
     serves = f"; instead, {instead}" if instead else ""
     return (
         f"{pin.name} is on the index as source only and is compiled on installation; no published wheel is "
@@ -152,14 +159,30 @@ def _none_note(
     )
 
 
-def _newest_torch(rows: Sequence[Row], goal: LockTarget) -> Iterator[str]:
-    """Yield the newest minor of torch whose default build has an upstream wheel here, if there is one."""
-    mine = [row for row in rows if row["by"] == "upstream" and _serves_machine(row, goal)]
+def _newest_torches(rows: Sequence[Row], goal: LockTarget) -> Iterator[tuple[str, str]]:
+    """Yield the newest minors of torch whose default build runs here and has a wheel, and who built that.
+
+    A community's wheel is named beside upstream's only if it is for a newer torch.
+    """
+    mine = [row for row in rows if _serves_machine(row, goal) and _is_admitted(row, goal)]
     builds = sorted(
         goal.matrix.tables.torch_builds, key=lambda each: versions.order(each.version), reverse=True
     )
+    offered = False
     for build in builds:
         torch = _LockedTorch(_minor(build.version), build.cuda, _abi(build))
-        if any(_serves_torch(row, torch) for row in mine):
-            yield torch.minor
+        publishers = {row["by"] for row in mine if _serves_torch(row, torch)}
+        if not publishers or _driver_is_too_old(goal, build):
+            continue
+        if "upstream" in publishers:
+            yield torch.minor, "upstream"
             return
+        if not offered:
+            offered = True
+            yield torch.minor, "a community build"
+
+
+def _driver_is_too_old(goal: LockTarget, build: TorchBuild) -> bool:
+    derived = derive.derive(goal.machine.with_facts(package_facts({"torch": build.version})), goal.matrix)
+    driver, oldest = derived.known("driver.version"), derived.known("cuda.minimum_driver")
+    return bool(driver and oldest) and versions.order(str(driver)) < versions.order(str(oldest))

@@ -339,6 +339,7 @@ class _Search:
 
     def _choose_all(self) -> lock.Lock | None:
         from envcheck.commands.pin import unpinned
+        from envcheck.resolution import conflicts
 
         found = unpinned.choose_unpinned(self._goal, self._problem, self._completer)
         if not isinstance(found, unpinned.Unsolvable):
@@ -347,8 +348,11 @@ class _Search:
             return None
         name, machine = self._goal.target.name, describe(self._goal)
         lines = [f"no versions for {name} fit {machine}; these requirements conflict:"]
-        lines += [f"  - {line}" for line in _needing_source_lines(self._needs_source)]
-        lines += unpinned.describe_clash(self._goal, self._problem, self._completer, found)
+        needing = [f"  - {line}" for line in _needing_source_lines(self._needs_source)]
+        lines += needing
+        lines += unpinned.describe_clash(
+            self._goal, self._problem, self._completer, found, most=conflicts.MOST_LINES - len(needing)
+        )
         raise NoSolutionError("\n".join(lines))
 
     def _exclude_newer(self, newest: Mapping[str, str]) -> None:
@@ -518,7 +522,8 @@ def _explain_dead_end(
 
     if dead_end.needs_source:
         return _explain_sources(goal, dead_end.needs_source)
-    found = conflicts.prove(dead_end.problem, dead_end.reasons)
+    most = conflicts.MOST_LINES - bool(dead_end.last_failure)
+    found = conflicts.prove(dead_end.problem, dead_end.reasons, most)
     lines = [f"no versions for {goal.target.name} fit {describe(goal)}; these requirements conflict:"]
     lines += [f"  - {reason}" for reason in found.conflict]
     lines += [f"  the last attempt: {dead_end.last_failure}"] if dead_end.last_failure else []

@@ -34,9 +34,6 @@ _NO_WHEEL = re.compile(r"Wheels are required for `([^`]+)` because building from
 _MOST_LINES = 5
 """Maximum number of lines shown of the backend's reasons."""
 
-_MOST_CLASHES = 7
-"""Maximum number of lines shown of the reasons and of the bounds that follow from pairs of packages."""
-
 
 class Unsolvable(NamedTuple):
     """Report in the backend's own words that it found nothing within the judge's bounds.
@@ -218,14 +215,12 @@ def changed_facts(problem: SearchProblem, closure: dict[str, str]) -> dict[str, 
 
 
 def describe_clash(
-    goal: LockTarget, problem: SearchProblem, completer: Completer, unsolvable: Unsolvable
+    goal: LockTarget, problem: SearchProblem, completer: Completer, unsolvable: Unsolvable, *, most: int
 ) -> Iterator[str]:
-    """Yield the backend's reasons, one per line, and the user's bounds whose removal would help."""
+    """Yield `most` of the backend's reasons, one per line, and the user's bounds whose removal would help."""
     lines = reason_lines(unsolvable.reason)
     named = (name for name in unsolvable.narrowed if any(_names(line, name) for line in lines))
-    yield from (
-        f"  - {line}" for line in (*(unsolvable.narrowed[name] for name in named), *lines)[:_MOST_CLASHES]
-    )
+    yield from (f"  - {line}" for line in (*(unsolvable.narrowed[name] for name in named), *lines)[:most])
     request = open_request(goal, problem, (*resolver.judges_bounds(problem),))
     sources = source_only(completer, request, unsolvable.reason)
     ways = [*source_hint(sources), *_ways_out(goal, problem, completer, unsolvable.reason)]

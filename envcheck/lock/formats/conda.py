@@ -32,6 +32,7 @@ def _header(lock: Lock) -> Iterator[str]:
         yield f"conda brings Python and pip. {', '.join(apart)}: published as source, and built with the"
         yield "locked torch, so pip installs the lock afterwards, with the same lock as requirements.txt:"
         yield "  conda env create -f environment.yml"
+        yield f"  conda activate {_name(lock)}"
         yield from (f"  {command}" for command in install_commands(lock.build, lock.pins))
     else:
         yield "conda brings Python; pip installs the files that were judged, bound to their hashes:"
@@ -40,7 +41,7 @@ def _header(lock: Lock) -> Iterator[str]:
 
 
 def _body(lock: Lock) -> Iterator[str]:
-    yield f"name: {lock.target or 'locked'}"
+    yield f"name: {_name(lock)}"
     yield "channels:"
     yield "  - conda-forge"
     yield "dependencies:"
@@ -53,3 +54,7 @@ def _body(lock: Lock) -> Iterator[str]:
     for pin in lock.pins:
         hashes = "".join(f" --hash=sha256:{artifact.sha256}" for artifact in pin.artifacts)
         yield f'      - "{pin.requirement}{hashes}"'
+
+
+def _name(lock: Lock) -> str:
+    return lock.target or "locked"

@@ -38,6 +38,8 @@ def _body(lock: Lock) -> Iterator[str]:
         yield "# Triton compiles a launcher with the C compiler at the first start of a kernel."
         yield "RUN apt-get update && apt-get install -y --no-install-recommends gcc libc6-dev && \\"
         yield "    rm -rf /var/lib/apt/lists/*"
+    yield "# The wheels are several GB: pip's cache would be in the image a second time."
+    yield "ENV PIP_NO_CACHE_DIR=1"
     yield "WORKDIR lock"
     yield "COPY requirements.txt envcheck_ml-*.whl ./"
     yield from (f"RUN {command}" for command in install_commands(lock.build, lock.pins))

@@ -6,10 +6,11 @@ The search decides everything. If the search still finds nothing without a reaso
 reasons that cannot be dropped are the proof. A way out is one change, and it is shown only if the search
 finds a lock with it.
 
-`proof` finds the minimal set, `view` answers questions about it, `sentences` describes it and `ways_out`
-tries changes.
+`proof` finds the minimal set, `view` answers questions about it, `sentences` describes it, `folding` keeps
+that short, and `ways_out` tries changes.
 """
 
+from envcheck.resolution.conflicts.folding import MOST_LINES
 from envcheck.resolution.conflicts.proof import ConflictProof, prove
 
-__all__ = ["ConflictProof", "prove"]
+__all__ = ["MOST_LINES", "ConflictProof", "prove"]

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from envcheck.core.errors import NoSolutionError
 from envcheck.resolution import resolver
+from envcheck.resolution.conflicts.folding import MOST_LINES
 from envcheck.resolution.conflicts.sentences import conflict_sentences
 from envcheck.resolution.conflicts.view import DROP_ORDER, AllBut, ConflictView
 from envcheck.resolution.conflicts.ways_out import ways_out
@@ -24,11 +25,11 @@ class ConflictProof(NamedTuple):
     reasons: frozenset[Reason]
 
 
-def prove(problem: SearchProblem, reasons: frozenset[Reason]) -> ConflictProof:
-    """Return a minimal set of these reasons that refuses every choice, in sentences, and ways out."""
+def prove(problem: SearchProblem, reasons: frozenset[Reason], most: int = MOST_LINES) -> ConflictProof:
+    """Return a minimal set of these reasons that refuses every choice, in `most` sentences, and ways out."""
     least = _least(problem, reasons)
     view = ConflictView(problem, least)
-    return ConflictProof(tuple(conflict_sentences(view)), tuple(_first_distinct(ways_out(view))), least)
+    return ConflictProof(tuple(conflict_sentences(view, most)), tuple(_first_distinct(ways_out(view))), least)
 
 
 def _first_distinct(sentences: Iterator[str]) -> Iterator[str]:

@@ -8,6 +8,7 @@ from envcheck.core import versions
 from envcheck.core.facts import family, is_device_key
 from envcheck.core.findings import Evidence, Finding
 from envcheck.core.rules import Rule
+from envcheck.resolution.conflicts.folding import MOST_LINES, Line, fold
 from envcheck.resolution.conflicts.view import FACT_NAMES, ConflictView, gpu_name, joined
 from envcheck.resolution.resolver import Reason, Release
 from envcheck.rules import clauses
@@ -16,12 +17,24 @@ _MOST_BOUNDS = 2
 """Number of different bounds of one package on another that a sentence quotes."""
 
 
-def conflict_sentences(view: ConflictView) -> Iterator[str]:
-    """Yield a sentence for each reason: the needs of the target, limits outside the rules, then rules."""
+def conflict_sentences(view: ConflictView, most: int = MOST_LINES) -> list[str]:
+    """Return the reasons in at most `most` lines: what the target needs, limits outside the rules, rules."""
+    return fold(
+        [*_lines(view)],
+        (
+            ("metadata", lambda lines: _all_metadata(view, lines)),
+            ("rule", _all_rules),
+            ("wants", lambda lines: lines[0]._replace(text="; ".join(line.text for line in lines))),
+        ),
+        most,
+    )
+
+
+def _lines(view: ConflictView) -> Iterator[Line]:
     target = view.problem.target
     needed = [name for name in view.packages if name in target.packages and ("wants", name) in view.least]
     if needed:
-        yield f"{target.name} needs {joined(needed)}"
+        yield Line("wants", "", f"the target {target.name} needs {joined(needed)}", target.name)
     describe: Mapping[str, Callable[..., str]] = {
         "requirement": _requirement,
         "wants": _wants,
@@ -37,7 +50,28 @@ def conflict_sentences(view: ConflictView) -> Iterator[str]:
     }
     for kind, *arguments in view.ordered_reasons():
         if sentence := describe[kind](view, *arguments):
-            yield sentence
+            yield Line(kind, _about(view, kind, arguments), sentence, _name(view, kind, arguments))
+
+
+def _about(view: ConflictView, kind: str, arguments: Sequence[str]) -> str:
+    """Return what a reason is about: the package with the metadata, or the packages of a rule."""
+    if kind == "rule":
+        return " ".join(view.packages_of(view.rule(arguments[0])))
+    return arguments[0] if kind == "metadata" else ""
+
+
+def _name(view: ConflictView, kind: str, arguments: Sequence[str]) -> str:
+    """Return a short name of a reason."""
+    match kind:
+        case "requirement":
+            requirement = view.problem.requirements[int(arguments[0])]
+            return f"{requirement.package}{requirement.specifier}"
+        case "metadata":
+            return f"the bounds of {arguments[0]} on {arguments[1]}"
+        case "objection":
+            return view.problem.objections[int(arguments[0])].message
+        case _:
+            return arguments[0] if arguments else kind
 
 
 # --- limits outside the rules -----------------------------------------------------------------------
@@ -118,6 +152,24 @@ def _metadata(view: ConflictView, name: str, required: str) -> str:
     return "; ".join(parts[:_MOST_BOUNDS]) + more
 
 
+def _all_metadata(view: ConflictView, lines: Sequence[Line]) -> Line:
+    """Return one line for the bounds of one package on several: those of its newest offered release."""
+    name = lines[0].about
+    required = [reason[2] for reason in view.ordered_reasons() if reason[:2] == ("metadata", name)]
+    by_release: dict[str, list[str]] = {}
+    for package in required:
+        for release in view.offered(name):
+            found = [bound for each, bound in map(_split_requirement, release.requires) if each == package]
+            if any(found):
+                by_release.setdefault(release.version, []).append(package + next(filter(None, found)))
+                break
+    parts = [f"{name} {release} asks for {joined(bounds)}" for release, bounds in by_release.items()]
+    text = "; ".join(parts) or f"the metadata of {name} asks for other releases of {joined(required)}"
+    if any(release.version not in by_release for release in view.offered(name)):
+        text += ", and others likewise"
+    return lines[0]._replace(text=text, name=f"the bounds of {name}")
+
+
 def _split_requirement(line: str) -> tuple[str, str]:
     """Split `torch[extra]>=2.4; marker` into the package and the bound."""
     end = next((index for index, char in enumerate(line) if char in "[<>=!~ ;"), len(line))
@@ -143,6 +195,12 @@ def _rule(view: ConflictView, rule_id: str) -> str:
     together = view.broken_together(rule, concerned)
     pair = " with ".join(f"{name} {version}" for name, version in together.items())
     return f"{title}{f'; it refuses {pair}' if pair else ''}"
+
+
+def _all_rules(lines: Sequence[Line]) -> Line:
+    """Return one line for several rules about the same packages: the first in full, the others by name."""
+    others = ", ".join(line.name for line in lines[1:])
+    return lines[0]._replace(text=f"{lines[0].text} (likewise {others})")
 
 
 def _oldest_driver(view: ConflictView, broken: Mapping[str, Finding], left: Sequence[str], name: str) -> str:

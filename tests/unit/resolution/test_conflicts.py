@@ -55,7 +55,7 @@ def test_python_against_a_rule() -> None:
 def test_requires_python_alone_can_be_the_conflict() -> None:
     found = proven(problem({"a": [Release("a", "1", requires_python=">=3.12")]}))
     assert list(found.conflict) == [
-        "t needs a",
+        "the target t needs a",
         "Python 3.11: that leaves no a (known are 1)",
     ]
 
@@ -148,3 +148,38 @@ def test_no_reason_of_a_proof_can_be_dropped_and_every_way_out_helps() -> None:
     for reason in found.reasons:
         assert resolver.solve(asked, {reason}).versions is not None, reason
     assert list(found.ways_out) == ["without the bound c>=2 (--with c>=2): a 2, b 1, c 1, d 1"]
+
+
+def test_a_conflict_of_many_reasons_stays_short_and_names_every_reason() -> None:
+    """Each release of `a` is refused by another package: some in its metadata, some by a rule."""
+    others = [f"p{number}" for number in range(8)]
+    rules = "".join(
+        forbids({"a": f"=={number}", f"p{number}": ">=1"}, f"rule-{number}") for number in range(5)
+    )
+    bounds = tuple(f"{name}<1" for name in others[5:])
+    releases = [Release("a", "9", requires=bounds), *(Release("a", str(number)) for number in range(5))]
+    asked = problem({"a": releases, **{name: ["1"] for name in others}}, rules)
+    answer = resolver.solve(asked)
+    assert answer.versions is None
+    every = conflicts.prove(asked, answer.reasons, 100).conflict
+    assert len(every) == 1 + 5 + 1  # the target's needs, the rules, and one of the bounds, which suffices
+    short = conflicts.prove(asked, answer.reasons, 4).conflict
+    assert len(short) == 4
+    assert short[-1].startswith("and 4 more: ")
+    for number in range(5):
+        assert any_line_has(short, f"rule-{number}"), short
+
+
+def test_the_bounds_of_one_package_and_what_is_asked_for_share_lines_if_there_are_too_many() -> None:
+    releases = [
+        Release("a", "2", requires=("b<1",)),
+        Release("a", "1", requires=("c<1", "d")),
+        Release("a", "0", requires=("d<1",)),
+    ]
+    asked = problem({"a": releases, "b": ["1"], "c": ["1"], "d": ["1"]}, "")
+    reasons = resolver.solve(asked).reasons
+    assert len(conflicts.prove(asked, reasons).conflict) == 4
+    assert list(conflicts.prove(asked, reasons, 3).conflict) == [
+        "the target t needs a, b, c and d",
+        "a 2 asks for b<1; a 1 asks for c<1; a 0 asks for d<1",
+    ]
