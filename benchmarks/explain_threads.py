@@ -53,6 +53,15 @@ a file of a package's name for the package, and a fork's copy of a library for t
 Sample 16, the last one of that day, is smaller still: no answer was wrong, half of them said that the cause
 is not known. Its misses led to reward functions, data loaders that get a dictionary, and messages that
 consist mostly of a value.
+
+Sample 17 was drawn by kinds of failures, 2024 to 2026, from 40 repositories, and run once before its misses
+were looked at: 56 logs of 54 threads, many of them the message alone. 27 were cured and of 5 more the cause
+was named (44 to 69 % together, Wilson, 95 %); 12 were unknown, 2 silent, 10 wrong (10 to 30 %). Of eight logs
+the class of the exception was added to the message in the title; the object in that of transformers#39945 was
+completed from the code that raises it. Four of the wrong answers took a release for the cause where none was
+(a broken installation, a half imported package, the model type of another project, a package of a namespace),
+four printed rows about something else under "has it", "passes" or "set by", one took a text that has several
+causes for one of them, and one took a container's requirement for a driver that was not reached.
 """
 
 from __future__ import annotations
