@@ -202,6 +202,11 @@ def _without_contradicted(
     if cause is None or cause.match is None:
         return diagnosis
     home = log.events.index(cause.event)
+    if library_answers.stated_package_that_takes(cause.event, report.inventory):
+        refuted = [one for one in diagnosis.matches if one.event == home and not one.signature.rule]
+        if cause.match in refuted:
+            others = tuple(match for match in diagnosis.matches if match not in refuted)
+            return log_diagnosis.without_match(diagnosis._replace(matches=others))
     alike = [match.signature.rule for match in diagnosis.matches if match.event == home]
     rules = [report.matrix.rule(rule) if rule else None for rule in alike]
     if any(rule is None or _match_here(rule, report).answer != "no" for rule in rules):
@@ -315,6 +320,8 @@ def _with_kind(cause: Cause, missing: MissingAnswer) -> Cause:
     between_packages = bool(name.asks and name.lacks and name.asks != name.lacks)
     if name.half:
         return cause._replace(kind="unknown" if name.asks else "code")
+    if name.folder or missing.own_file:
+        return cause._replace(kind="missing" if name.folder else "code")
     if name.kind == "module" and not name.installed:
         return cause._replace(kind="missing") if name.asks or missing.is_known else cause
     known_to_differ = bool(missing.rules or missing.ranges)
@@ -376,7 +383,10 @@ def _missing(diagnosis: Diagnosis, known: _Known, inventory: Inventory) -> Missi
     version = inventory.known(package_key(missing.lacks)) if missing.lacks else None
     text = library_answers.text_of("names", missing.lacks) if version and missing.kind == "name" else ""
     has_it = bool(text) and release_has(text, missing.module, missing.name, str(version))
-    return MissingAnswer(missing, rules, ranges, is_known, calls, has_it)
+    takes = ""
+    if missing.kind == "argument" and cause is not None and cause.match is None:
+        takes = library_answers.stated_package_that_takes(cause.event, inventory)
+    return MissingAnswer(missing, rules, ranges, is_known, calls, has_it, takes)
 
 
 def _report_on(request: ExamineRequest, judged: _Environment, matrix: Matrix) -> Report:

@@ -151,6 +151,11 @@ def _best(
     return tuple(row for letters, row in found if letters == best)
 
 
+def is_certain(row: RaisedRow) -> bool:
+    """Return whether the fixed parts of a row's template are long enough to be of this library alone."""
+    return sum(character.isalpha() for character in row.template.replace(_PLACE, "")) >= _CERTAIN_LETTERS
+
+
 def _is_pythons_own(line: str) -> bool:
     """Return whether Python raises this message itself, so that it says nothing of a library's check."""
     return line in _PYTHONS_OWN or "object has no attribute '" in line or "got an unexpected keyword" in line

@@ -20,6 +20,7 @@ from envcheck.logs.events import Event, Frame
 _FOLDERS = ("site-packages/", "dist-packages/")
 _NAME_OF_MODULE = re.compile(
     r"cannot import name '(?P<name>[^']+)' from (?P<half>partially )?[^']{0,30}'(?P<module>[\w.]+)'"
+    r"(?: \((?P<location>[^()\n]{1,1000})\))?"
 )
 _ATTRIBUTE = re.compile(
     r"(?P<half>partially )?(?:initialized )?module '(?P<module>[\w.]+)' has no attribute '(?P<name>\w+)'"
@@ -55,7 +56,8 @@ class MissingName(NamedTuple):
     the distributions that lack and need it, empty if unknown or the user's own code. `installed` says that a
     part of a package is missing, not the package. `half` marks a module that was still being imported.
     `own` says that the user's own code needs it. `attribute` says that Python looked it up in
-    the module that was imported, whose file the message does not show.
+    the module that was imported, whose file the message does not show. `file` is that file, if it does, and
+    `folder` says that it is a folder without one.
     """
 
     kind: str
@@ -66,8 +68,9 @@ class MissingName(NamedTuple):
     installed: bool
     half: bool = False
     own: bool = False
-
     attribute: bool = False
+    file: str = ""
+    folder: bool = False
 
     @property
     def of_any_module(self) -> bool:
@@ -129,7 +132,11 @@ def _missing(kind: str, found: re.Match[str], asks: str, distributions: Mapping[
     lacks = "" if kind == "argument" else PYTHON if of_python else package
     inside = kind != "module" or "." in module or of_python
     name = groups.get("name") or module
-    return MissingName(kind, name, module, lacks, asks, inside, half=bool(groups.get("half")))
+    location = groups.get("location") or ""
+    folder = location == "unknown location" and "." not in module
+    file = location if "/" in location or "\\" in location else ""
+    half = bool(groups.get("half"))
+    return MissingName(kind, name, module, lacks, asks, inside, half=half, file=file, folder=folder)
 
 
 def package_of(place: Frame | None, distributions: Mapping[str, str]) -> str:
@@ -245,20 +252,16 @@ def _is_it(needs: str, missing: MissingName) -> bool:
 def ranges_in_names(missing: MissingName, text: str) -> Iterator[str]:
     """Yield which releases have the name or its module, from the file of the package that lacks it.
 
-    If no release has the module, its nearest parent module is looked up.
+    Of the modules above it nothing is said: Python imported them before it looked for this one.
     """
     if not text or missing.kind == "argument":
         return
     module, name = missing.module, "" if missing.kind == "module" else missing.name
-    while "." in module or name:
-        found = dict(releases_that_have(text, module, name))
-        if name and not found:  # the name may be that of a module
-            found = dict(releases_that_have(text, f"{module}.{name}", ""))
-        if found:
-            each = " (the last patch of each)" if missing.lacks != PYTHON and is_of_minors(text) else ""
-            yield from (f"{path}: in {missing.lacks} {words}{each}" for path, words in found.items())
-            return
-        module, name = module.rpartition(".")[0], ""
+    found = dict(releases_that_have(text, module, name))
+    if name and not found:  # the name may be that of a module
+        found = dict(releases_that_have(text, f"{module}.{name}", ""))
+    each = " (the last patch of each)" if missing.lacks != PYTHON and is_of_minors(text) else ""
+    yield from (f"{path}: in {missing.lacks} {words}{each}" for path, words in found.items())
 
 
 def ranges_with(missing: MissingName, tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> Iterator[str]:

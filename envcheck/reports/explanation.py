@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from envcheck.core.facts import Fact, normalised, package_key
+from envcheck.core.facts import Fact, normalised, package_key, package_name
 from envcheck.core.findings import Finding, Report, Verbosity, Verdict
 from envcheck.core.rules import Fix, Rule, Severity
 from envcheck.core.sanitize import hide_secrets, inline
@@ -25,7 +25,7 @@ from envcheck.logs.missing_names import PYTHON, MissingName
 from envcheck.logs.refused_values import RefusedValue
 from envcheck.reports import code_conditions
 from envcheck.reports.formats.json import diagnostic_tree
-from envcheck.reports.library_answer import LibraryAnswer, library_lines, library_tree
+from envcheck.reports.library_answer import LibraryAnswer, is_stated, library_lines, library_tree
 from envcheck.reports.phrases import diagnostic_line, fix_commands, fix_text
 
 SCHEMA_VERSION = 1
@@ -43,7 +43,8 @@ class MissingAnswer(NamedTuple):
 
     `is_known` means that envcheck knows the package that lacks the name. `calls` says which releases call a
     method with the argument that it does not take, and which releases define the method so. `has_it` says
-    that the release of the judged environment has the name.
+    that the release of the judged environment has the name, and `takes` is the package whose release there
+    takes the argument.
     """
 
     missing: MissingName
@@ -52,6 +53,12 @@ class MissingAnswer(NamedTuple):
     is_known: bool = False
     calls: tuple[str, ...] = ()
     has_it: bool = False
+    takes: str = ""
+
+    @property
+    def own_file(self) -> bool:
+        """Return whether the module that lacks the name is a file of the user's."""
+        return bool(self.missing.file) and own_code(Frame(self.missing.file, 0, ""))
 
 
 class RefusedAnswer(NamedTuple):
@@ -115,7 +122,7 @@ def _headline(explanation: Explanation) -> str:
     diagnosis = explanation.diagnosis
     cause = diagnosis.cause
     if not diagnosis.failed:
-        return f"No failure found in {'what was read' if explanation.notes else 'this log'}."
+        return _headline_without_failure(explanation)
     if cause is None:
         first = event_text(diagnosis.consequences[0], _SHORT)
         return f"Failed elsewhere; this log contains only consequences: {first}"
@@ -124,11 +131,25 @@ def _headline(explanation: Explanation) -> str:
         return _known_headline(known, cause, explanation)
     if explanation.missing is not None:
         return f"Failed: {_missing_sentence(explanation.missing, explanation)}"
-    members = explanation.library.members if explanation.library else ()
-    if members and not members[0].has.startswith("(") and not members[0].derived:
-        return f"Failed: {event_text(cause, _SHORT)} ({members[0].package} has it: {members[0].releases})"
     unknown = ", cause not known" if explanation.code == UNEXPLAINED else ""
-    return f"Failed{unknown}: {event_text(cause, _SHORT)}"
+    return f"Failed{unknown}: {event_text(cause, _SHORT)}{_who_has_attribute(explanation)}"
+
+
+def _headline_without_failure(explanation: Explanation) -> str:
+    if explanation.diagnosis.survived:
+        return "No failure ended this run: after those below, it trained to its end."
+    return f"No failure found in {'what was read' if explanation.notes else 'this log'}."
+
+
+def _who_has_attribute(explanation: Explanation) -> str:
+    """Return in brackets which releases have the attribute that is missing; empty if that is not known."""
+    members = explanation.library.members if explanation.library else ()
+    if not members or members[0].has.startswith("(") or members[0].derived:
+        return ""
+    has = members[0]
+    if is_stated(has, explanation.report.inventory):
+        return f" ({_with_version(has.package, explanation.report)} has it: another release of it ran)"
+    return f" ({has.package} has it: {has.releases})"
 
 
 def _known_headline(known: Sequence[Match], cause: Cause, explanation: Explanation) -> str:
@@ -141,13 +162,35 @@ def _known_headline(known: Sequence[Match], cause: Cause, explanation: Explanati
         return f"Known failure, and it applies here: {title}"
     if here == "no":
         return f"Failed; the known failure that it resembles does not apply here: {event_text(cause, _SHORT)}"
-    if match.signature.ambiguous:
+    if match.signature.ambiguous or not _shows_loop(match, cause, explanation):
         return f"Failed: {event_text(cause, _SHORT)}. Possible problem: {title}"
     if match.signature.kind == "open":
         return f"Failed; several causes have this text: {title}"
     if alike > 1:
         return f"Known failure, the likeliest of {alike} with this text: {title}"
     return f"Known failure: {title}"
+
+
+_LOOPS = frozenset({"transformers", "accelerate", "trl"})
+"""Packages whose training loop calls into the others."""
+
+
+def _shows_loop(match: Match, cause: Cause, explanation: Explanation) -> bool:
+    """Return whether a traceback shows one of the training loops that a rule is about, if it is about one.
+
+    Without their releases, a traceback in which the user's own code calls the library that raised leaves open
+    whether such a loop took part. A log without a traceback shows nothing against it.
+    """
+    rule = explanation.report.matrix.rule(match.signature.rule) if match.signature.rule else None
+    text = cause.event.text
+    if rule is None or _match_here(match, explanation).answer != "unknown" or 'File "' not in text:
+        return True
+    tables = [
+        {package_name(clause.key) for clause in table if clause.key.startswith("pkg.")} for table in rule.when
+    ]
+    return any(not names & _LOOPS or names <= _LOOPS for names in tables) or any(
+        f"/{name}/" in text for names in tables for name in names & _LOOPS
+    )
 
 
 def _is_alike(match: Match, best: Match, explanation: Explanation) -> bool:
@@ -389,6 +432,14 @@ def _advice_on_module(answer: MissingAnswer) -> str:
     """Return what to do about a part of a package that no known release is known to have."""
     missing = answer.missing
     root = missing.module.partition(".")[0]
+    if missing.folder:
+        return (
+            f"rename a folder {root} beside the script, in the working directory or on PYTHONPATH; if there "
+            f"is none, an uninstalled {missing.lacks} left its folder: delete that, and install it again"
+        )
+    if answer.own_file:
+        hides = f" (it hides the package {missing.lacks}: rename it)" if answer.is_known else ""
+        return f"look there for the name, or for an import above it that failed{hides}"
     if answer.has_it or _of_itself(missing):
         return (
             "restart the notebook's kernel or the process after an upgrade; if that does not help, two "
@@ -435,6 +486,10 @@ def _missing_sentence(answer: MissingAnswer, explanation: Explanation) -> str:
         )
         return f"{missing.module} was still being imported: {library if missing.asks else own}"
     asks = _with_version(missing.asks, report) if missing.asks else "your own code" if missing.own else ""
+    if missing.kind == "argument" and answer.takes:
+        release = _with_version(answer.takes, report)
+        what = f"{missing.name} in {missing.module}()"
+        return f"{release} takes {what}: another release of it, or another class of this name, is what ran"
     if missing.kind == "argument":
         here = " in this release" if differs else ""
         if not asks:
@@ -451,6 +506,12 @@ def _lacking_sentence(answer: MissingAnswer, asks: str, explanation: Explanation
     report = explanation.report
     cause = explanation.diagnosis.cause
     lacks = _with_version(missing.lacks, report)
+    if missing.folder:
+        hidden = f"the {missing.module} that is imported is a folder without __init__.py"
+        return f"{hidden}, not the package, and has no {missing.name}"
+    if answer.own_file:
+        file = hide_secrets(missing.file)
+        return f"{asks or 'the code'} asks for {missing.name}, which the imported {file} does not have"
     if answer.has_it:
         return f"{lacks} has {missing.name} of {missing.module}: another release of it is imported"
     what = (
@@ -571,9 +632,17 @@ def _match_here(match: Match, explanation: Explanation) -> EnvironmentMatch:
 
 def _title(match: Match, explanation: Explanation) -> str:
     rule = explanation.report.matrix.rule(match.signature.rule) if match.signature.rule else None
-    if rule is not None:
+    if rule is not None and not _is_told_by_text(match, explanation):
         return _title_of(rule, explanation)
     return explanation.report.language.translate(match.signature.title)
+
+
+def _is_told_by_text(match: Match, explanation: Explanation) -> bool:
+    """Return whether the words of a known failure's text say more for certain than those of its rule.
+
+    Without the facts that the rule asks for, its title would claim a cause that the text alone does not show.
+    """
+    return bool(match.signature.advice) and _match_here(match, explanation).answer == "unknown"
 
 
 def _title_of(rule: Rule, explanation: Explanation) -> str:
@@ -593,9 +662,11 @@ def _match(match: Match, explanation: Explanation, *, in_full: bool) -> Iterator
     applies = here.answer != "no"
     language = explanation.report.language
     remedy = bool(rule.why and not rule.fixes)  # then only the reason says what to do
-    if applies and remedy:
+    if _is_told_by_text(match, explanation):
+        yield f"    advice  {match.signature.advice}"
+    elif applies and remedy:
         yield f"    advice  {language.why(rule.id, rule.why)}"
-    elif applies:
+    if applies and not remedy:
         yield from _fixes(rule, here, explanation, in_full=in_full)
     if applies and in_full:
         yield from (f"    no fix  {fix_text(Fix(useless.set))} ({useless.why})" for useless in rule.no_fixes)
