@@ -147,11 +147,16 @@ def _packages_meant(missing: MissingAttribute, asks: str, named: frozenset[str])
     names. A name that is a plain word may be that of a class of the user's if the user's code asks.
     """
     if asks:
-        of_package = (text_of(folder, asks) for folder in ("members", "given"))
-        own = any(re.search(rf"[\[ (]{re.escape(missing.owner)}[\] .]", text) for text in of_package)
-        return named | {asks} if own and missing.owner else None
+        own = any(_has_class(text_of(folder, asks), missing) for folder in ("members", "given"))
+        return named | {asks} if own else None
     plain = missing.place is not None and _PLAIN_WORD.match(missing.owner)
     return named if plain else None
+
+
+def _has_class(text: str, missing: MissingAttribute) -> bool:
+    """Return whether a package's text names the class of the object among its own."""
+    named = rf"(?:^[\[(]| |<class ){re.escape(missing.owner)}[\] .]"
+    return bool(missing.owner) and re.search(named, text, re.MULTILINE) is not None
 
 
 def _on_attribute(missing: MissingAttribute, asks: str, named: frozenset[str]) -> LibraryAnswer | None:
@@ -177,7 +182,9 @@ def _on_attribute(missing: MissingAttribute, asks: str, named: frozenset[str]) -
     beside = tuple(each for each in beside if each.name not in known)
     if derived or beside:  # then an object of one of these classes is meant, not one that was changed later
         places = tuple(place for place in places if place.own)
-    places = _without_later_ones(_by_those_who_ask(places, missing.name, asks))
+    all_texts = (*texts.items(), *given_texts.items())
+    defining = frozenset(package for package, text in all_texts if _has_class(text, missing))
+    places = _without_later_ones(_by_those_who_ask(places, missing.name, asks, defining))
     if found:  # then another release is meant, not a place from which a package sets it in some cases
         places = tuple(place for place in places if place.own)
     if not (found or places or derived or beside):
@@ -198,14 +205,18 @@ _TELLING = 8
 """Letters of a name, with an underscore in it, that only one package uses."""
 
 
-def _by_those_who_ask(places: Sequence[SetAttribute], name: str, asks: str) -> tuple[SetAttribute, ...]:
+def _by_those_who_ask(
+    places: Sequence[SetAttribute], name: str, asks: str, defining: frozenset[str]
+) -> tuple[SetAttribute, ...]:
     """Return the places in the object's own class, and those of the package that asks for the attribute.
 
-    If it is unknown who asks, the places of one package count, and only for a name that says enough.
+    If it is unknown who asks, the places of one package count, and only for a name that says enough. If the
+    class is one of the packages in `defining`, only those set an attribute on its objects.
     """
     chosen = tuple(place for place in places if place.own or place.package == asks)
     if chosen or asks:
         return chosen
+    places = [place for place in places if not defining or place.package in defining]
     alone = len({place.package for place in places}) == 1
     return tuple(places) if alone and _is_telling(name) else ()
 
@@ -230,10 +241,25 @@ def _on_call(call: RefusedCall, callers: frozenset[str]) -> LibraryAnswer | None
         return LibraryAnswer(members=_libraries_first(found))
     passing = given.packages_that_pass(texts_in("given"), call.keyword)
     passed = tuple(each for each in passing if each.package in (callers or _CALLERS))
-    if not callers and len(passed) != 1:
+    if not callers and (len(passed) != 1 or not _may_be_librarys(call.function, texts)):
+        passed = ()
+    if log_diagnosis.own_code(call.place):  # the user's own line passes it
         passed = ()
     refused = members.packages_whose_releases_all_refuse(texts, call.function, call.keyword)
     return LibraryAnswer(passed=passed, refused=refused) if passed or refused else None
+
+
+def _may_be_librarys(function: str, texts: Mapping[str, str]) -> bool:
+    """Return whether a function may be a library's, as far as its name tells.
+
+    The constructor of a class that no library has, nor a base of it by name, is called by own code.
+    """
+    owner, _, method = function.rpartition(".")
+    if method != "__init__" or not owner:
+        return True
+    known = members.related_classes(texts, owner)
+    headers = [f"\n{form.format(name)}" for name in known for form in ("[{}]", "[{} <", "({}.")]
+    return any(header in text for text in texts.values() for header in headers)
 
 
 def _on_messages(

@@ -28,6 +28,7 @@ _STRONG = frozenset({"memory", "killed", "crash", "disk", "network", "hardware"}
 """Kinds that make a passage without a traceback a failure; one of another kind may be only a warning."""
 
 _MIN_PARTIAL_SCORE = 0.25  # for example one full sentence of two
+_MIN_PARTIAL_TEXT = 20  # characters of one text; the name of an exception alone resembles nothing
 
 _SPECIFIC = 0.5  # a match of this score (a text of some 40 characters) is a failure even in an `aside` line
 
@@ -209,9 +210,15 @@ def _matches(
         match = Match(signature, signature.score(matched), tuple(sorted(lines)), home)
         if len(matched) == len(signature.patterns):
             full.append(match)
-        elif match.score > _MIN_PARTIAL_SCORE:
+        elif match.score > _MIN_PARTIAL_SCORE and _says_enough(signature, matched, events[home].text):
             partial.append(match._replace(partial=True))
     return tuple(full), tuple(partial)
+
+
+def _says_enough(signature: Signature, matched: Iterable[int], text: str) -> bool:
+    """Return whether one of the texts that were found is longer than the name of an exception."""
+    hits = (signature.patterns[number].search(text) for number in matched)
+    return any(hit is not None and len(hit[0]) >= _MIN_PARTIAL_TEXT for hit in hits)
 
 
 def _line(event: Event, at: int) -> int:

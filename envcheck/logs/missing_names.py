@@ -98,10 +98,20 @@ def missing_name(event: Event, tables: Mapping[str, Sequence[Mapping[str, Any]]]
                     asks = ""  # it only hands on what another function passed
                 if _is_beside_installed(raised.place, raised.message):
                     asks = ""
+                if not asks and kind == "module" and _is_command_of(raised.place, found["module"]):
+                    asks = distribution_of(found["module"], distributions)
                 own = not asks and not lazily and (own_code(raised.place) or _is_checkout(raised.place))
                 missing = _missing(kind, found, asks, distributions)
                 return missing._replace(own=own, attribute=pattern is _ATTRIBUTE)
     return None
+
+
+_COMMAND = re.compile(r"/bin/[\w-]+$")
+
+
+def _is_command_of(place: Frame | None, module: str) -> bool:
+    """Return whether a frame is in the file that an installer wrote for a command of a module's package."""
+    return place is not None and "." in module and bool(_COMMAND.search(place.file.replace("\\", "/")))
 
 
 _INSTALLED = re.compile(r"\((?P<folder>[^()\n]{1,1000}(?:site|dist)-packages/)(?P<root>\w+)[/.]")
@@ -128,7 +138,7 @@ def _missing(kind: str, found: re.Match[str], asks: str, distributions: Mapping[
     module = groups["module"]
     root = module.partition(".")[0]
     of_python = root in sys.stdlib_module_names and root not in distributions
-    package = distributions.get(module) or distributions.get(root) or normalised(root)
+    package = distribution_of(module, distributions)
     lacks = "" if kind == "argument" else PYTHON if of_python else package
     inside = kind != "module" or "." in module or of_python
     name = groups.get("name") or module
@@ -137,6 +147,14 @@ def _missing(kind: str, found: re.Match[str], asks: str, distributions: Mapping[
     file = location if "/" in location or "\\" in location else ""
     half = bool(groups.get("half"))
     return MissingName(kind, name, module, lacks, asks, inside, half=half, file=file, folder=folder)
+
+
+def distribution_of(module: str, distributions: Mapping[str, str]) -> str:
+    """Return the distribution of a module: that of the longest part of its path that is in the table."""
+    path = module
+    while path and path not in distributions:
+        path = path.rpartition(".")[0]
+    return distributions.get(path) or normalised(module.partition(".")[0])
 
 
 def package_of(place: Frame | None, distributions: Mapping[str, str]) -> str:
@@ -150,8 +168,8 @@ def package_of(place: Frame | None, distributions: Mapping[str, str]) -> str:
     for folder in _FOLDERS:
         _, found, rest = place.file.replace("\\", "/").rpartition(folder)
         if found:
-            root = rest.partition("/")[0].removesuffix(".py")
-            return distributions.get(root) or normalised(root)
+            module = rest.removesuffix(".py").replace("/", ".")
+            return distribution_of(module, distributions)
     root = checked_out(place.file.replace("\\", "/"))
     return distributions.get(root) or normalised(root)
 
@@ -258,6 +276,8 @@ def ranges_in_names(missing: MissingName, text: str) -> Iterator[str]:
         return
     module, name = missing.module, "" if missing.kind == "module" else missing.name
     found = dict(releases_that_have(text, module, name))
+    if name and f"{module}.{name}" not in found:  # that releases have the module says nothing of the name
+        found = {}
     if name and not found:  # the name may be that of a module
         found = dict(releases_that_have(text, f"{module}.{name}", ""))
     each = " (the last patch of each)" if missing.lacks != PYTHON and is_of_minors(text) else ""

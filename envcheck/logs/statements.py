@@ -92,8 +92,19 @@ class _Meaning(NamedTuple):
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> _Meaning:
         """Return the meaning that a row of the table states."""
-        conditions = (re.compile(row.get(key, "")) for key in ("source", "none", "file", "through"))
-        return cls(row.get("exception", ""), re.compile(row["pattern"]), *conditions, _form(row))
+
+        def compiled(key: str) -> re.Pattern[str]:
+            return re.compile(row.get(key, ""))
+
+        return cls(
+            row.get("exception", ""),
+            compiled("pattern"),
+            compiled("source"),
+            compiled("none"),
+            compiled("file"),
+            compiled("through"),
+            _form(row),
+        )
 
     def may_be_of(self, raised: Raised, text: str) -> bool:
         """Return whether nothing that the log shows of an exception, in this text, speaks against it."""
@@ -131,6 +142,7 @@ class StatementPatterns:
         self._model_types = {
             row["model_type"]: row["transformers"] for row in tables.get("model", ()) if not row.get("before")
         }
+        self._every_model_type = {row["model_type"] for row in tables.get("model", ())}
         self._signals: dict[int, FailureForm] = {}
         self._numbers: dict[str, int] = {}
         self._codes: dict[int, _Ending] = {}
@@ -170,6 +182,15 @@ class StatementPatterns:
 
     def _unknown_model_type(self, raised: Raised) -> FailureForm | None:
         """Return what it means that a mapping of transformers lacks a type of model."""
+        refused = refused_model_type(raised.message)
+        if refused and refused not in self._every_model_type:
+            means = f"no release of transformers that was read has the model type {refused}"
+            advice = (
+                "Other code defines it: load the model with the loader of its own project, or pass "
+                "trust_remote_code=True if its folder holds that code (auto_map in config.json). If the "
+                "model is newer than this envcheck, a newer transformers, or its main branch, may know it."
+            )
+            return FailureForm("setting", means, advice)
         name = raised.message.strip("'")
         since = self._model_types.get(name) if raised.name == "KeyError" else None
         asked_there = raised.place is None or "/models/auto/" in raised.place.file.replace("\\", "/")
@@ -234,6 +255,17 @@ class StatementPatterns:
             if quoted := pattern.search(text):
                 return Statement(aside, (Raised(name, quoted[0], None),))
         return None
+
+
+_REFUSED_TYPE = re.compile(
+    r".{0,80}you are trying to load has model type `([\w.-]+)` but Transformers does not recognize"
+)
+
+
+def refused_model_type(message: str) -> str:
+    """Return the type of model that transformers says it does not recognise, or an empty text."""
+    found = _REFUSED_TYPE.match(message)
+    return found[1] if found else ""
 
 
 def _file_of(raised: Raised) -> str:

@@ -44,7 +44,7 @@ class MissingAnswer(NamedTuple):
     `is_known` means that envcheck knows the package that lacks the name. `calls` says which releases call a
     method with the argument that it does not take, and which releases define the method so. `has_it` says
     that the release of the judged environment has the name, and `takes` is the package whose release there
-    takes the argument.
+    takes the argument. `always` says that every release that the asking package accepts has the name.
     """
 
     missing: MissingName
@@ -54,6 +54,7 @@ class MissingAnswer(NamedTuple):
     calls: tuple[str, ...] = ()
     has_it: bool = False
     takes: str = ""
+    always: bool = False
 
     @property
     def own_file(self) -> bool:
@@ -412,7 +413,8 @@ def _missing_lines(explanation: Explanation) -> Iterator[str]:
         first = f"install {missing.lacks} first (python -m pip install {missing.lacks})"
         yield f"    advice  {first}: without build isolation, a package is built with what is installed"
     means = cause.event.form and cause.event.form.means
-    known = (answer.ranges and not answer.has_it and not _of_itself(missing)) or means
+    differ = answer.ranges and not (answer.has_it or answer.always or _of_itself(missing))
+    known = differ or means
     if missing.installed and missing.kind != "argument" and not (missing.half or known):
         yield f"    advice  {_advice_on_module(answer)}"
     elif (
@@ -432,26 +434,21 @@ def _advice_on_module(answer: MissingAnswer) -> str:
     """Return what to do about a part of a package that no known release is known to have."""
     missing = answer.missing
     root = missing.module.partition(".")[0]
-    if missing.folder:
-        return (
-            f"rename a folder {root} beside the script, in the working directory or on PYTHONPATH; if there "
-            f"is none, an uninstalled {missing.lacks} left its folder: delete that, and install it again"
-        )
-    if answer.own_file:
-        hides = f" (it hides the package {missing.lacks}: rename it)" if answer.is_known else ""
-        return f"look there for the name, or for an import above it that failed{hides}"
+    if missing.folder or answer.always or answer.own_file:
+        return _advice_on_what_is_imported(answer, root)
     if answer.has_it or _of_itself(missing):
         return (
-            "restart the notebook's kernel or the process after an upgrade; if that does not help, two "
-            f"releases lie in each other's folder: uninstall {missing.lacks} until pip finds none, and "
-            "install it again"
+            "restart the notebook's kernel or the process after an upgrade, and look for a folder "
+            f"{root} beside the script or in the working directory that hides the package; if that does not "
+            f"help, files of two releases lie in one folder: uninstall {missing.lacks} until pip finds none, "
+            "and install it again"
         )
     if missing.lacks == PYTHON:
         return (
             f"if a file of yours is named {root}.py, rename it; otherwise see in Python's documentation "
             f"which releases have it, or take a release of {missing.asks or 'the code'} for this Python"
         )
-    if "." in missing.module and answer.is_known and normalised(root) == missing.lacks:
+    if "." in missing.module and answer.is_known and _is_of_package(root, missing.lacks):
         return (  # no file of the user's has a path inside the package
             f"install {missing.lacks} in the release that the code was written for, mostly the newest (pip "
             f"install --upgrade {missing.lacks}); if it is the newest, upgrade what asks for it"
@@ -463,6 +460,29 @@ def _advice_on_module(answer: MissingAnswer) -> str:
         f"{package} in the release that the code was written for, mostly the newest "
         "(pip install --upgrade)"
     )
+
+
+def _advice_on_what_is_imported(answer: MissingAnswer, root: str) -> str:
+    """Return what to do if the package that is imported is not the whole package."""
+    lacks = answer.missing.lacks
+    if answer.missing.folder:
+        return (
+            f"rename a folder {root} beside the script, in the working directory or on PYTHONPATH; if there "
+            f"is none, an uninstalled {lacks} left its folder: delete that, and install it again"
+        )
+    if answer.own_file:
+        hides = f" (it hides the package {lacks}: rename it)" if answer.is_known else ""
+        return f"look there for the name, or for an import above it that failed{hides}"
+    return (
+        f'run python -c "import {root}" alone in this environment: an error that it shows is the cause. If '
+        "it shows none, two threads or processes import it at once, or it is in a circle of imports; "
+        f"otherwise uninstall {lacks} until pip finds none, and install it again"
+    )
+
+
+def _is_of_package(root: str, package: str) -> bool:
+    """Return whether a module's root has the name of a package, or of the one that it extends."""
+    return package == normalised(root) or package.startswith(f"{normalised(root)}-")
 
 
 def _of_itself(missing: MissingName) -> bool:
@@ -506,14 +526,8 @@ def _lacking_sentence(answer: MissingAnswer, asks: str, explanation: Explanation
     report = explanation.report
     cause = explanation.diagnosis.cause
     lacks = _with_version(missing.lacks, report)
-    if missing.folder:
-        hidden = f"the {missing.module} that is imported is a folder without __init__.py"
-        return f"{hidden}, not the package, and has no {missing.name}"
-    if answer.own_file:
-        file = hide_secrets(missing.file)
-        return f"{asks or 'the code'} asks for {missing.name}, which the imported {file} does not have"
-    if answer.has_it:
-        return f"{lacks} has {missing.name} of {missing.module}: another release of it is imported"
+    if said := _not_the_package(answer, asks, lacks):
+        return said
     what = (
         f"the module {missing.module}" if missing.kind == "module" else f"{missing.name} of {missing.module}"
     )
@@ -527,11 +541,31 @@ def _lacking_sentence(answer: MissingAnswer, asks: str, explanation: Explanation
         what = missing.name
     elif not answer.ranges and not answer.is_known and root != root.lower():  # no usual name of a package
         release = f"the file or package that is imported as {root}"
-    elif not answer.ranges and normalised(root) != missing.lacks:
+    elif not answer.ranges and not _is_of_package(root, missing.lacks):
         release = f"this release of {lacks}, or another package that is imported as {root},"
+    if _of_itself(missing):
+        release = f"the {root} that is imported"
     if not asks:
         return f"{release} does not have {what}"
     return f"{asks} asks for {what}, which {release} does not have"
+
+
+def _not_the_package(answer: MissingAnswer, asks: str, lacks: str) -> str:
+    """Return what is said of a name that no release explains; empty if a release may."""
+    missing = answer.missing
+    if missing.folder:
+        hidden = f"the {missing.module} that is imported is a folder without __init__.py"
+        return f"{hidden}, not the package, and has no {missing.name}"
+    if answer.own_file:
+        file = hide_secrets(missing.file)
+        return f"{asks or 'the code'} asks for {missing.name}, which the imported {file} does not have"
+    if answer.has_it:
+        return f"{lacks} has {missing.name} of {missing.module}: another release of it is imported"
+    if answer.always:
+        every = f"every release of {missing.lacks} that it accepts"
+        what = "the package was imported in part only, or its installation is damaged"
+        return f"{asks} asks for {missing.name} of {missing.module}, which {every} has: {what}"
+    return ""
 
 
 def _not_installed(answer: MissingAnswer, asks: str) -> str:

@@ -359,3 +359,123 @@ def test_the_error_of_a_spawned_process_is_the_cause_of_its_end(explained: Expla
     found = explained(f"{parent}\n-- Process 1 terminated with the following error:\n{own}")
 
     assert "NameError" in answer(found).splitlines()[0]
+
+
+# --- what no release explains -----------------------------------------------------------------------------
+
+
+def test_a_model_type_of_no_release_is_not_one_of_a_later_release(explained: Explain) -> None:
+    said = (
+        "ValueError: The checkpoint you are trying to load has model type `{}` but Transformers does not recognize "
+        "this architecture. This could be because of an issue with the checkpoint.\n"
+    )
+
+    unknown, later = answer(explained(said.format("llava_qwen"))), answer(explained(said.format("qwen3_moe")))
+
+    assert "no release of transformers that was read has the model type llava_qwen" in unknown
+    assert "later release" not in unknown
+    assert "later release" in later
+
+
+def test_the_command_of_a_package_is_not_of_another_release_than_its_modules(explained: Explain) -> None:
+    script = ("/root/miniconda3/envs/py3.11/bin/axolotl", 5, "<module>", "from axolotl.cli.main import main")
+
+    found = answer(explained(traceback("ModuleNotFoundError: No module named 'axolotl.cli'", script)))
+
+    assert "release of axolotl" not in found
+    assert "a folder axolotl" in found
+
+
+def test_a_name_that_every_accepted_release_has_is_not_one_of_releases(explained: Explain) -> None:
+    asked = (f"{SITE}/vllm/config.py", 18, "<module>", "from transformers import GenerationConfig")
+    said = f"ImportError: cannot import name 'GenerationConfig' from 'transformers' ({SITE}/transformers/__init__.py)"
+
+    found = explained(traceback(said, asked))
+
+    assert found.code == UNEXPLAINED
+    assert "imported in part only" in answer(found).splitlines()[0]
+
+
+def test_a_namespace_package_is_not_the_package_whose_name_it_begins_with(explained: Explain) -> None:
+    found = answer(explained("ImportError: cannot import name 'NeuronTrainer' from 'optimum.neuron'\n"))
+
+    assert "this release of optimum-neuron does not have NeuronTrainer" in found
+
+
+def test_releases_below_a_guarded_import_are_not_said_to_have_the_name(explained: Explain) -> None:
+    found = answer(explained("ImportError: cannot import name 'is_mlu_available' from 'accelerate.utils'\n"))
+
+    assert "accelerate from 0.29.0 on" in found
+    assert "0.20.3" not in found
+
+
+def test_releases_that_have_a_module_are_not_said_to_have_a_name_of_it(explained: Explain) -> None:
+    module = "transformers.models.granitemoe.modeling_granitemoe"
+
+    found = answer(
+        explained(f"ImportError: cannot import name 'GraniteMoeParallelExperts' from '{module}'\n")
+    )
+
+    assert "has it" not in found
+
+
+def test_a_keyword_that_libraries_pass_says_nothing_of_the_users_class(explained: Explain) -> None:
+    said = (
+        "TypeError: mDPODataCollatorBunny.__init__() got an unexpected keyword argument 'max_prompt_length'\n"
+    )
+
+    found = answer(explained(said))
+
+    assert "in this release" not in found
+    assert "passes" not in found
+
+
+def test_an_attribute_is_not_set_by_a_package_that_does_not_have_the_class(explained: Explain) -> None:
+    said = "AttributeError: 'AutoModelForCausalLMWithValueHead' object has no attribute 'base_model_prefix'\n"
+
+    assert "set by" not in answer(explained(said))
+
+
+# --- what is a failure, and what the log says of releases ----------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        "The conflict is caused by:\n    a 1.0.0 depends on torch<=1.12.1 and >=1.9.1\n    peft 0.11.1 depends on torch>=1.13.0\n",
+        "undefined symbol: _ZNK3c105Error4whatEv\n",
+        "nvidia-container-cli: requirement error: unsatisfied condition: cuda>=12.8\n",
+    ],
+)
+def test_a_quotation_without_its_first_line_is_a_failure(log: str, explained: Explain) -> None:
+    found = explained(log)
+
+    assert found.code == FAILED
+    assert found.diagnosis.cause.event.form.means
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "Requirement already satisfied: transformers in c:\\env\\lib\\site-packages (4.44.2)\n",
+        "Transformers 4.44.2\n",
+        "- Transformers: 4.44.2\n",
+        "peft==0.15.1\ntransformers==4.44.2\n",
+    ],
+)
+def test_a_release_that_is_written_down_is_that_of_the_log(lines: str) -> None:
+    log = f"{lines}ImportError: cannot import name 'cached_path' from 'transformers'\n"
+
+    found = explain.explain_chunks(ExamineRequest(), "log", [log.encode()], Host())
+
+    assert {fact.key: fact.value for fact in found.printed}["pkg.transformers"] == "4.44.2"
+
+
+def test_a_message_that_says_what_to_install_is_repeated(explained: Explain) -> None:
+    found = explained("RuntimeError: this kernel gives wrong results here. Please install tilelang\n")
+
+    assert found.diagnosis.cause.kind == "missing"
+
+
+def test_the_name_of_an_exception_alone_resembles_no_known_failure(explained: Explain) -> None:
+    assert "deepspeed-curand" not in answer(explained("ImportError: cannot open the file\n"))
