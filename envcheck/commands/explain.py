@@ -408,7 +408,9 @@ def _missing(diagnosis: Diagnosis, known: _Known, inventory: Inventory) -> Missi
     published = {
         normalised(row["package"]) for name in ("release", "import_name") for row in tables.get(name, ())
     }
-    is_known = missing.lacks in published or missing.lacks in ("torch", *library_answers.texts_in("names"))
+    read = known.matrix.atlas().releases
+    is_known = missing.lacks in published or missing.lacks == "torch" or missing.lacks in read
+    is_known = is_known or missing.lacks in library_answers.texts_in("names")
     ranges = tuple(missing_names.ranges_with(missing, tables))
     if missing.installed:
         asked = tuple(missing_names.ranges_in_atlas(missing, known.matrix.atlas()))

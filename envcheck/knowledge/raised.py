@@ -184,6 +184,8 @@ def _row(package: str, header: str, parts: list[str], ends: Span) -> FoundRaise:
 def _shared_letters(template: str, message: str) -> int:
     """Return how many letters of a message are fixed in its template; 0 if that does not identify it."""
     letters = _fixed_letters(template, message)
+    if template.endswith(_CUT) and _PLACE not in template:
+        message = message[: len(template)]  # what the file leaves out cannot be compared
     told = sum(character.isalpha() for character in _IN_BRACKETS.sub("", message))
     enough = letters >= _CERTAIN_LETTERS or (letters >= _LEAST_LETTERS and 2 * letters >= told)
     return letters if enough else 0
