@@ -427,7 +427,7 @@ def _passage_cause(log: Log, matches: Sequence[Match], *, failed: bool) -> Cause
     return None
 
 
-_IN_PASSING = re.compile(r"\b(?:INFO|DEBUG)\b|(?i:\bif you (?:see|get|encounter|run into)\b)")
+_IN_PASSING = re.compile(r"(?<![=\w])(?:INFO|DEBUG)\b|(?i:\bif you (?:see|get|encounter|run into)\b)")
 """Words of a line that names an error which did not happen."""
 
 

@@ -56,8 +56,8 @@ class MissingName(NamedTuple):
     the distributions that lack and need it, empty if unknown or the user's own code. `installed` says that a
     part of a package is missing, not the package. `half` marks a module that was still being imported.
     `own` says that the user's own code needs it. `attribute` says that Python looked it up in
-    the module that was imported, whose file the message does not show. `file` is that file, if it does, and
-    `folder` says that it is a folder without one.
+    the module that was imported, whose file the message does not show. `file` is that file, if it does and it
+    is beside a script of the traceback, and `folder` says that it is a folder without one.
     """
 
     kind: str
@@ -102,8 +102,16 @@ def missing_name(event: Event, tables: Mapping[str, Sequence[Mapping[str, Any]]]
                     asks = distribution_of(found["module"], distributions)
                 own = not asks and not lazily and (own_code(raised.place) or _is_checkout(raised.place))
                 missing = _missing(kind, found, asks, distributions)
-                return missing._replace(own=own, attribute=pattern is _ATTRIBUTE)
+                file = missing.file if _is_beside_script(missing, event.text) else ""
+                return missing._replace(own=own, attribute=pattern is _ATTRIBUTE, file=file)
     return None
+
+
+def _is_beside_script(missing: MissingName, text: str) -> bool:
+    """Return whether the module's file is in the folder of a script that the traceback shows, or below it."""
+    root = missing.module.partition(".")[0]
+    folder = re.match(rf"(.+?[/\\]){re.escape(root)}(?:\.py$|[/\\])", missing.file)
+    return folder is not None and re.search(rf'"{re.escape(folder[1])}\w+\.py", line', text) is not None
 
 
 _COMMAND = re.compile(r"/bin/[\w-]+$")
