@@ -22,6 +22,9 @@ _CALL = re.compile(
     r"|got an unexpected keyword argument '(?P<keyword>\w+)'"
     r"|got multiple values for argument )"
 )
+_MADE = re.compile(r"\b([A-Z]\w+)\(")
+"""The class of which a line of code makes an object."""
+
 _VALIDATED = re.compile(r"(?P<word>Value error|Assertion failed), (?P<message>.*?)(?: \[type=|$)")
 _VALIDATED_AS = {"Value error": "ValueError", "Assertion failed": "AssertionError"}
 
@@ -130,7 +133,10 @@ def refused_call(event: Event) -> RefusedCall | None:
     """Return the first call with other parameters than the function takes."""
     for raised in event.exceptions:
         if raised.name.endswith("TypeError") and (found := _CALL.match(raised.message)):
-            return RefusedCall(found["function"], found["keyword"] or "", raised.place)
+            function = found["function"]
+            if function == "__init__" and len(made := {*_MADE.findall(raised.source)}) == 1:
+                function = f"{made.pop()}.__init__"  # Python before 3.10 leaves the class out
+            return RefusedCall(function, found["keyword"] or "", raised.place)
     return None
 
 
