@@ -201,6 +201,19 @@ def _without_later_ones(places: tuple[SetAttribute, ...]) -> tuple[SetAttribute,
     return tuple(place for place in places if not place.condition or (place.package, place.own) not in first)
 
 
+def _builds_on(packages: frozenset[str], base: str) -> bool:
+    """Return whether the newest release of each of these packages requires a package; False for none."""
+    from envcheck.commands.atlas_tables import release_table
+
+    table = release_table() if packages else None
+    read = {each: table.versions(each) for each in packages} if table else {}
+    newest = [table.row(each, releases[-1]) for each, releases in read.items() if table and releases]
+    return bool(newest) and all(
+        row is not None and any(re.match(rf"{re.escape(base)}\b(?!-)", text) for text in row.requires)
+        for row in newest
+    )
+
+
 _TELLING = 8
 """Letters of a name, with an underscore in it, that only one package uses."""
 
@@ -210,13 +223,13 @@ def _by_those_who_ask(
 ) -> tuple[SetAttribute, ...]:
     """Return the places in the object's own class, and those of the package that asks for the attribute.
 
-    If it is unknown who asks, the places of one package count, and only for a name that says enough. If the
-    class is one of the packages in `defining`, only those set an attribute on its objects.
+    If it is unknown who asks, the places of one package count, and only for a name that says enough. A
+    package that those in `defining`, which have the class, build on does not know that class.
     """
     chosen = tuple(place for place in places if place.own or place.package == asks)
     if chosen or asks:
         return chosen
-    places = [place for place in places if not defining or place.package in defining]
+    places = [place for place in places if not _builds_on(defining - {place.package}, place.package)]
     alone = len({place.package for place in places}) == 1
     return tuple(places) if alone and _is_telling(name) else ()
 
