@@ -73,7 +73,7 @@ def install_commands(build: Collection[str], pins: Sequence[Pin]) -> tuple[str, 
         return (f"{first} && {settings}{install}{sources} --no-build-isolation -r requirements.txt",)
     # Every line of a pin except the last ends in a backslash: leave out up to the first line without one.
     pins_of_sources = rf'r"(?ms)^({"|".join(names)})==.*?(?<!\\)\n"'
-    program = f'import re; print(re.sub({pins_of_sources}, "", open("requirements.txt").read()))'
+    program = f'import re; print(re.sub({pins_of_sources}, "", open("requirements.txt").read()), end="")'
     wheels = f"python -c '{program}' > wheels.txt && {install} -r wheels.txt"
     every = install.removesuffix(" --only-binary :all:")
     return (f"{wheels} && {settings}{every} --no-build-isolation -r requirements.txt",)

@@ -257,8 +257,8 @@ def _cause(cause: Cause, explanation: Explanation, *, in_full: bool) -> Iterator
     yield f"✗ first cause  {_where(cause, explanation.log)}: {event_text(cause)}"
     if cause.place:
         yield f"    raised  {frame_text(cause.place)}"
-    if later := cause.later:
-        yield f"    became  {' → '.join(dict.fromkeys(_bare(one.name) for one in later))}"
+    if cause.later:
+        yield f"    became  {_became(cause)}"
     if cause.event.times > max(1, len(cause.event.ranks)):
         yield f"    again   {cause.event.times} times, last in line {cause.event.again}"
     yield f"    kind    {_kind(cause)}"
@@ -280,6 +280,15 @@ def _cause(cause: Cause, explanation: Explanation, *, in_full: bool) -> Iterator
         yield from known
     if cause.match is None:
         yield from _resembling_or_general(cause, explanation)
+
+
+def _became(cause: Cause) -> str:
+    """Return what was raised after the told exception, the last with its message if that says more."""
+    names = " → ".join(dict.fromkeys(_bare(one.name) for one in cause.later))
+    said = hide_secrets(without_wrapper(cause.later[-1].message)[:_LONG])
+    told = cause.told.message if cause.told is not None else ""
+    repeats = not said or (bool(told) and told[:40] in said)
+    return names if repeats else f"{names}: {said[:_SHORT]}"
 
 
 def _resembling_or_general(cause: Cause, explanation: Explanation) -> Iterator[str]:
@@ -797,7 +806,8 @@ def _others(explanation: Explanation) -> Iterator[str]:
 
 
 def _may_be_the_cause(match: Match, explanation: Explanation) -> bool:
-    return _names_a_cause(match) and _match_here(match, explanation).answer != "no"
+    may = _names_a_cause(match) and match.signature.kind != "harmless"
+    return may and _match_here(match, explanation).answer != "no"
 
 
 def _names_a_cause(match: Match) -> bool:

@@ -479,3 +479,50 @@ def test_a_message_that_says_what_to_install_is_repeated(explained: Explain) -> 
 
 def test_the_name_of_an_exception_alone_resembles_no_known_failure(explained: Explain) -> None:
     assert "deepspeed-curand" not in answer(explained("ImportError: cannot open the file\n"))
+
+
+def test_a_worker_that_died_may_not_have_been_killed(explained: Explain) -> None:
+    said = "The actor is dead because its worker process has died. Worker exit type: SYSTEM_ERROR Worker exit detail: x\n"
+
+    assert explained(said).code == UNEXPLAINED
+
+
+def test_a_job_that_was_preempted_did_not_fail_before(explained: Explain) -> None:
+    line = "slurmstepd: error: *** STEP 1.0 ON n1 CANCELLED AT 2026-01-01T00:00:00 DUE TO PREEMPTION ***\n"
+
+    assert "needed for another job" in answer(explained(line))
+
+
+def test_a_harmless_remark_is_not_said_to_be_the_cause(explained: Explain) -> None:
+    remark = "[WARNING] async_io requires the dev libaio .so object and headers but these were not found.\n"
+
+    found = explained(remark + of_own_code("ValueError: bad rate", "raise ValueError('bad rate')"))
+
+    assert "may be the cause" not in answer(found)
+
+
+def test_probabilities_that_are_none_are_no_index_out_of_range(explained: Explain) -> None:
+    raised = of_own_code("RuntimeError: CUDA error: device-side assert triggered", "model.generate(ids)")
+    kernel = "../aten/src/TensorCompare.cu:110: block: [0,0,0] Assertion `probability tensor contains either `inf`, `nan` or element < 0` failed.\n"
+
+    assert "inf or NaN" in answer(explained(kernel + raised)).splitlines()[0]
+    assert "inf or NaN" not in answer(explained(raised)).splitlines()[0]
+
+
+def test_what_an_exception_became_is_told_with_its_message(explained: Explain) -> None:
+    first = of_own_code("KeyError: 'abc'", "return cache[name]")
+    then = of_own_code("FileNotFoundError: no file for abc", "return load(name)")
+
+    found = explained(
+        f"{first}\nDuring handling of the above exception, another exception occurred:\n\n{then}"
+    )
+
+    assert "became  FileNotFoundError: no file for abc" in answer(found)
+
+
+def test_the_class_of_a_constructor_is_taken_from_the_line_that_calls_it(explained: Explain) -> None:
+    said = "TypeError: __init__() got an unexpected keyword argument 'limit_mm_per_prompt'"
+
+    found = explained(of_own_code(said, "AsyncLLMEngine.from_engine_args(AsyncEngineArgs(**engine_args))"))
+
+    assert "AsyncEngineArgs.limit_mm_per_prompt" in answer(found)
