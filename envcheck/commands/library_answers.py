@@ -282,8 +282,8 @@ def _on_messages(
 
     A library whose file is the innermost frame is asked first; if it does not raise the message, and its line
     does not either, the log leaves out the frames below, and the other libraries are asked. Of those, the
-    `named` ones outweigh the rest. What the user's own code raises may read like a short text of a library
-    that the log does not name.
+    `named` ones outweigh the rest. What the user's own code raises, or a library that was not read, may read
+    like a short text of a library that the log does not name.
     """
     for text in library_questions.raised_texts(cause.event):
         package = missing_names.package_of(text.place, distributions)
@@ -294,7 +294,8 @@ def _on_messages(
         if of_package and not rows and not text.shown:
             rows = raised.find_raised(texts_in("raised"), text.exception, text.message)
         of_log = tuple(found for found in rows if found.row.package in named)
-        if not of_log and log_diagnosis.own_code(text.place):
+        of_others = log_diagnosis.own_code(text.place) or (package and not of_package)
+        if not of_log and of_others:
             rows = tuple(found for found in rows if raised.is_certain(found.row))
         if rows:
             return LibraryAnswer(raises=of_log or rows)

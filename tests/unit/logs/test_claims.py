@@ -526,3 +526,11 @@ def test_the_class_of_a_constructor_is_taken_from_the_line_that_calls_it(explain
     found = explained(of_own_code(said, "AsyncLLMEngine.from_engine_args(AsyncEngineArgs(**engine_args))"))
 
     assert "AsyncEngineArgs.limit_mm_per_prompt" in answer(found)
+
+
+def test_a_short_text_of_a_library_that_was_not_read_is_not_another_librarys(explained: Explain) -> None:
+    raised = (f"{SITE}/somelib/models.py", 9, "build", "raise ValueError(f'Unsupported model type: {name}')")
+
+    found = explained(traceback("ValueError: Unsupported model type: foo", raised))
+
+    assert "raises it" not in answer(found)
