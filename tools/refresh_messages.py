@@ -119,6 +119,13 @@ _RAISED: Mapping[str, tuple[str, ...]] = {
         *("transformers/generation/utils", "transformers/hf_argparser", "transformers/models/auto/"),
         *("transformers/core_model_loading", "transformers/conversion", "transformers/dynamic_module"),
         *("transformers/deepspeed", "transformers/convert_slow", "transformers/loss/"),
+        *("transformers/image_utils", "transformers/image_processing", "transformers/video_"),
+        *("transformers/audio_utils", "transformers/feature_extraction", "transformers/models/llava"),
+        *("transformers/models/qwen2_vl/", "transformers/models/qwen2_5_vl/", "transformers/models/mllama/"),
+        *("transformers/models/qwen2_5_omni/", "transformers/models/idefics3/", "transformers/models/clip/"),
+        *("transformers/models/internvl/", "transformers/models/gemma3/", "transformers/models/smolvlm/"),
+        *("transformers/models/paligemma/", "transformers/models/pixtral/", "transformers/models/whisper/"),
+        *("transformers/models/qwen2_audio/", "transformers/models/qwen3_vl/"),
     ),
     "trl": (
         *("trl/trainer/", "trl/data_utils", "trl/models/", "trl/extras/", "trl/scripts/", "trl/import"),

@@ -22,6 +22,7 @@ from envcheck.core.facts import (
     NOT_GIVEN,
     Fact,
     Inventory,
+    Tri,
     Unknown,
     Vocabulary,
     normalised,
@@ -30,6 +31,7 @@ from envcheck.core.facts import (
 )
 from envcheck.core.findings import Diagnostic, Finding, Report
 from envcheck.core.rules import Matrix, Rule
+from envcheck.core.versions import compare
 from envcheck.host import files, pty_passthrough
 from envcheck.host.files import read_chunks, read_standard_input
 from envcheck.host.machine import Host
@@ -45,6 +47,7 @@ from envcheck.logs.diagnosis import Cause, Diagnosis, EnvironmentMatch
 from envcheck.logs.events import Event, Log
 from envcheck.logs.line_format import LogPatterns, log_patterns, plain
 from envcheck.logs.missing_names import MissingName
+from envcheck.logs.statements import refused_model_type
 from envcheck.reports import code_conditions
 from envcheck.reports.explanation import Explanation, MissingAnswer, RefusedAnswer
 from envcheck.rules import conditional, derive
@@ -202,6 +205,11 @@ def _without_contradicted(
     if cause is None or cause.match is None:
         return diagnosis
     home = log.events.index(cause.event)
+    if library_answers.stated_package_that_takes(cause.event, report.inventory):
+        refuted = [one for one in diagnosis.matches if one.event == home and not one.signature.rule]
+        if cause.match in refuted:
+            others = tuple(match for match in diagnosis.matches if match not in refuted)
+            return log_diagnosis.without_match(diagnosis._replace(matches=others))
     alike = [match.signature.rule for match in diagnosis.matches if match.event == home]
     rules = [report.matrix.rule(rule) if rule else None for rule in alike]
     if any(rule is None or _match_here(rule, report).answer != "no" for rule in rules):
@@ -274,6 +282,8 @@ def _may_be_about(known: _Known, signature: Signature, event: Event) -> bool:
     lacks the name, because then a rule on another package that asks it for the same name is beside the point.
     """
     rule = known.matrix.rule(signature.rule) if signature.rule else None
+    if rule is not None and _is_on_releases_of_models(rule) and _is_of_no_release(event, known):
+        return False
     last = event.exceptions[-1].name.rpartition(".")[2] if event.exceptions else ""
     if rule is None or last not in _OF_MISSING_NAMES:
         return True
@@ -295,6 +305,18 @@ def _may_be_about(known: _Known, signature: Signature, event: Event) -> bool:
     return any(name.lower().replace("_", "-") in said for name in names)
 
 
+def _is_on_releases_of_models(rule: Rule) -> bool:
+    """Return whether a rule says from which release on transformers has a model."""
+    return any("{train.minimum_transformers}" in str(clause.raw) for table in rule.when for clause in table)
+
+
+def _is_of_no_release(event: Event, known: _Known) -> bool:
+    """Return whether an exception names a type of model that no release of transformers has."""
+    types = {row["model_type"] for row in known.tree["tables"].get("model", ())}
+    refused = {refused_model_type(raised.message) for raised in event.exceptions} - {""}
+    return bool(refused) and not refused & types
+
+
 def _with_kind_of_rule(signature: Signature, matrix: Matrix) -> Signature:
     """Return a signature; if its rule is about training facts alone, its kind is a setting, not versions."""
     rule = matrix.rule(signature.rule) if signature.rule else None
@@ -313,14 +335,34 @@ def _with_kind(cause: Cause, missing: MissingAnswer) -> Cause:
         return cause
     name = missing.missing
     between_packages = bool(name.asks and name.lacks and name.asks != name.lacks)
-    if name.half:
-        return cause._replace(kind="unknown" if name.asks else "code")
+    if (kind := _kind_by_import(cause, missing)) is not None:
+        return cause._replace(kind=kind)
     if name.kind == "module" and not name.installed:
         return cause._replace(kind="missing") if name.asks or missing.is_known else cause
     known_to_differ = bool(missing.rules or missing.ranges)
     if _may_be_another_module(name) and not known_to_differ:
         return cause._replace(kind="unknown")
     return cause._replace(kind="version") if between_packages or known_to_differ else cause
+
+
+def _kind_by_import(cause: Cause, missing: MissingAnswer) -> str | None:
+    """Return the kind of a failed import if it is not one of releases or of what is installed at all."""
+    name = missing.missing
+    if name.half:
+        return "unknown" if name.asks else "code"
+    if name.folder or _of_own_installation(cause, name):
+        return "missing"
+    if missing.own_file:
+        return "code"
+    return "unknown" if missing.always else None
+
+
+def _of_own_installation(cause: Cause, missing: MissingName) -> bool:
+    """Return whether a package that is installed asks for a module of its own, which its releases have."""
+    if missing.kind != "module" or not missing.asks or missing.asks != missing.lacks or cause.place is None:
+        return False
+    file = cause.place.file.replace("\\", "/")
+    return "-packages/" in file or "/bin/" in file
 
 
 def _is_in_copy_of_library(cause: Cause | None, tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> bool:
@@ -366,17 +408,53 @@ def _missing(diagnosis: Diagnosis, known: _Known, inventory: Inventory) -> Missi
     published = {
         normalised(row["package"]) for name in ("release", "import_name") for row in tables.get(name, ())
     }
-    is_known = missing.lacks in published or missing.lacks in ("torch", *library_answers.texts_in("names"))
+    read = known.matrix.atlas().releases
+    is_known = missing.lacks in published or missing.lacks == "torch" or missing.lacks in read
+    is_known = is_known or missing.lacks in library_answers.texts_in("names")
     ranges = tuple(missing_names.ranges_with(missing, tables))
     if missing.installed:
         asked = tuple(missing_names.ranges_in_atlas(missing, known.matrix.atlas()))
-        named = missing_names.ranges_in_names(missing, library_answers.text_of("names", missing.lacks))
+        named = [*missing_names.ranges_in_names(missing, library_answers.text_of("names", missing.lacks))]
+        # Where a guard skips the import, releases may lack the name as well, so a row with gaps says less.
+        paths = {each.partition(": ")[0] for each in named}
+        asked = tuple(
+            row for row in asked if row.partition(": ")[0] not in paths or "," not in row.partition(";")[0]
+        )
         ranges += (*(each for each in named if not any(row.startswith(each) for row in asked)), *asked)
     calls = tuple(missing_names.ranges_of_overrides(missing, known.matrix.atlas()))
     version = inventory.known(package_key(missing.lacks)) if missing.lacks else None
     text = library_answers.text_of("names", missing.lacks) if version and missing.kind == "name" else ""
     has_it = bool(text) and release_has(text, missing.module, missing.name, str(version))
-    return MissingAnswer(missing, rules, ranges, is_known, calls, has_it)
+    takes = ""
+    if missing.kind == "argument" and cause is not None and cause.match is None:
+        takes = library_answers.stated_package_that_takes(cause.event, inventory)
+    always = not version and _always_has(missing, ranges)
+    return MissingAnswer(missing, rules, ranges, is_known, calls, has_it, takes, always)
+
+
+_SINCE = re.compile(r": in \S+ from (\d[\w.]*) on(?= \(|;|$)")
+_LEAST = re.compile(r"(?:>=|==|~=)(\d[\w.]*)")
+
+
+def _always_has(missing: MissingName, ranges: Sequence[str]) -> bool:
+    """Return whether every release of one package that another accepts has the name that it asks for.
+
+    Then its release is not why the name is missing.
+    """
+    since = [found[1] for row in ranges if (found := _SINCE.search(row))]
+    if missing.kind != "name" or not missing.asks or not since or len(since) != len(ranges):
+        return False
+    from envcheck.commands.atlas_tables import release_table
+    from envcheck.knowledge.requirement_windows import requirements_of
+
+    table = release_table()
+    least = [
+        bound[1]
+        for release in table.versions(missing.asks)
+        for asked in requirements_of(missing.asks, release, table, {})
+        if asked.requires == missing.lacks and (bound := _LEAST.search(asked.specifier))
+    ]
+    return bool(least) and all(compare(one, ">=", first) is Tri.YES for one in least for first in since)
 
 
 def _report_on(request: ExamineRequest, judged: _Environment, matrix: Matrix) -> Report:

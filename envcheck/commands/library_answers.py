@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from envcheck.core.facts import Inventory
 from envcheck.host.package_files import shipped_text, source_texts
 from envcheck.knowledge import given, members, raised
 from envcheck.knowledge.given import SetAttribute
@@ -20,8 +21,9 @@ from envcheck.knowledge.names import modules_that_define
 from envcheck.logs import diagnosis as log_diagnosis
 from envcheck.logs import library_questions, missing_names
 from envcheck.logs.diagnosis import Cause
+from envcheck.logs.events import Event
 from envcheck.logs.library_questions import MissingAttribute, RefusedCall, UndefinedName
-from envcheck.reports.library_answer import LibraryAnswer, of_some_releases
+from envcheck.reports.library_answer import LibraryAnswer, is_stated, of_some_releases
 
 _FRAMEWORKS_BASES = ("transformers", "trl", "peft", "accelerate", "deepspeed", "datasets", "vllm")
 """Packages from whose classes frameworks derive their own, often by the same name."""
@@ -45,15 +47,17 @@ def answer(
     if cause.match is not None:
         refused = library_questions.refused_call(cause.event) if cause.match.signature.ambiguous else None
         return _on_call(refused, missing_names.packages_in(cause.event, distributions)) if refused else None
+    named = missing_names.packages_named(f"{cause.event.text}\n{log_text}", distributions)
+    named |= missing_names.packages_in(cause.event, distributions)
     if attribute := library_questions.missing_attribute(cause.event):
-        found = _on_attribute(attribute, missing_names.package_of(attribute.place, distributions))
+        asks = missing_names.package_of(attribute.place, distributions)
+        found = _on_attribute(attribute, asks, named)
         return found if found is None or found.members or not _means(cause) else None
     if name := library_questions.undefined_name(cause.event):
         return _on_name(name, distributions)
     if call := library_questions.refused_call(cause.event):
         found = _on_call(call, missing_names.packages_in(cause.event, distributions))
         return found if found is None or found.members or not _means(cause) else None
-    named = missing_names.packages_named(f"{cause.event.text}\n{log_text}", distributions)
     return _on_messages(cause, distributions, named)
 
 
@@ -77,6 +81,19 @@ def replaced_method(cause: Cause) -> tuple[Membership, ...]:
     ):
         return ()
     return members.classes_with_method(texts_in("members"), place.name)
+
+
+def stated_package_that_takes(event: Event, inventory: Inventory) -> str:
+    """Return the package whose release in the inventory takes the keyword that an exception says is refused.
+
+    Then another release of it, or another class of that name, is what ran. Empty if there is no such package.
+    """
+    call = library_questions.refused_call(event)
+    if call is None or not call.keyword:
+        return ""
+    found = members.releases_with_parameter(texts_in("members"), call.function, call.keyword)
+    stated = (has for has in found if not has.derived and is_stated(has, inventory))
+    return next((has.package for has in stated), "")
 
 
 def with_kind(cause: Cause, library: LibraryAnswer) -> Cause:
@@ -119,18 +136,45 @@ def _on_name(undefined: UndefinedName, distributions: Mapping[str, str]) -> Libr
     return LibraryAnswer(defined=tuple(defined)) if len({each.package for each in defined}) == 1 else None
 
 
-def _on_attribute(missing: MissingAttribute, asks: str) -> LibraryAnswer | None:
+_PLAIN_WORD = re.compile(r"[A-Z][a-z]+$")
+"""Name of a class, such as `Trainer` or `Config`, that a project gives to a class of its own, too."""
+
+
+def _packages_meant(missing: MissingAttribute, asks: str, named: frozenset[str]) -> frozenset[str] | None:
+    """Return the packages whose class may be meant; None if the log shows nothing that excludes one.
+
+    A class of the package whose code asks for the attribute is that package's own, or of one that the log
+    names. A name that is a plain word may be that of a class of the user's if the user's code asks.
+    """
+    if asks:
+        own = any(_has_class(text_of(folder, asks), missing) for folder in ("members", "given"))
+        return named | {asks} if own else None
+    plain = missing.place is not None and _PLAIN_WORD.match(missing.owner)
+    return named if plain else None
+
+
+def _has_class(text: str, missing: MissingAttribute) -> bool:
+    """Return whether a package's text names the class of the object among its own."""
+    named = rf"(?:^[\[(]| |<class ){re.escape(missing.owner)}[\] .]"
+    return bool(missing.owner) and re.search(named, text, re.MULTILINE) is not None
+
+
+def _on_attribute(missing: MissingAttribute, asks: str, named: frozenset[str]) -> LibraryAnswer | None:
     """Return which releases and which other classes have an attribute, and which places set it."""
-    texts = texts_in("members")
+    texts, given_texts = texts_in("members"), texts_in("given")
+    meant = _packages_meant(missing, asks, named)
+    if meant is not None:
+        texts = {package: text for package, text in texts.items() if package in meant}
+        given_texts = {package: text for package, text in given_texts.items() if package in meant}
     found = members.releases_with_attribute(texts, missing.owner, missing.name) if missing.owner else ()
     found = tuple(has for has in found if has.package != asks)  # a release has what its own code asks for
     classes = members.related_classes(texts, missing.owner) if missing.owner else ()
-    given_texts = texts_in("given")
-    # A place whose condition reads the attribute sets it anew, so another one had set it before.
+    # A place whose condition reads the attribute sets it anew, so another one had set it before; one that
+    # asks whether the object has something replaces what the class has.
     places = tuple(
         place
         for place in given.places_that_set(given_texts, classes, missing.name)
-        if not re.search(rf"\b{re.escape(missing.name)}\b", place.condition)
+        if not re.search(rf"\b{re.escape(missing.name)}\b|\bhasattr\(", place.condition)
     )
     beside = given.classes_with(given_texts, missing.owner, missing.name) if missing.owner else ()
     derived = members.derived_classes_with(texts, missing.owner, missing.name) if missing.owner else ()
@@ -138,7 +182,9 @@ def _on_attribute(missing: MissingAttribute, asks: str) -> LibraryAnswer | None:
     beside = tuple(each for each in beside if each.name not in known)
     if derived or beside:  # then an object of one of these classes is meant, not one that was changed later
         places = tuple(place for place in places if place.own)
-    places = _without_later_ones(_by_those_who_ask(places, missing.name, asks))
+    all_texts = (*texts.items(), *given_texts.items())
+    defining = frozenset(package for package, text in all_texts if _has_class(text, missing))
+    places = _without_later_ones(_by_those_who_ask(places, missing.name, asks, defining))
     if found:  # then another release is meant, not a place from which a package sets it in some cases
         places = tuple(place for place in places if place.own)
     if not (found or places or derived or beside):
@@ -155,18 +201,35 @@ def _without_later_ones(places: tuple[SetAttribute, ...]) -> tuple[SetAttribute,
     return tuple(place for place in places if not place.condition or (place.package, place.own) not in first)
 
 
+def _builds_on(packages: frozenset[str], base: str) -> bool:
+    """Return whether the newest release of each of these packages requires a package; False for none."""
+    from envcheck.commands.atlas_tables import release_table
+
+    table = release_table() if packages else None
+    read = {each: table.versions(each) for each in packages} if table else {}
+    newest = [table.row(each, releases[-1]) for each, releases in read.items() if table and releases]
+    return bool(newest) and all(
+        row is not None and any(re.match(rf"{re.escape(base)}\b(?!-)", text) for text in row.requires)
+        for row in newest
+    )
+
+
 _TELLING = 8
 """Letters of a name, with an underscore in it, that only one package uses."""
 
 
-def _by_those_who_ask(places: Sequence[SetAttribute], name: str, asks: str) -> tuple[SetAttribute, ...]:
+def _by_those_who_ask(
+    places: Sequence[SetAttribute], name: str, asks: str, defining: frozenset[str]
+) -> tuple[SetAttribute, ...]:
     """Return the places in the object's own class, and those of the package that asks for the attribute.
 
-    If it is unknown who asks, the places of one package count, and only for a name that says enough.
+    If it is unknown who asks, the places of one package count, and only for a name that says enough. A
+    package that those in `defining`, which have the class, build on does not know that class.
     """
     chosen = tuple(place for place in places if place.own or place.package == asks)
     if chosen or asks:
         return chosen
+    places = [place for place in places if not _builds_on(defining - {place.package}, place.package)]
     alone = len({place.package for place in places}) == 1
     return tuple(places) if alone and _is_telling(name) else ()
 
@@ -191,10 +254,25 @@ def _on_call(call: RefusedCall, callers: frozenset[str]) -> LibraryAnswer | None
         return LibraryAnswer(members=_libraries_first(found))
     passing = given.packages_that_pass(texts_in("given"), call.keyword)
     passed = tuple(each for each in passing if each.package in (callers or _CALLERS))
-    if not callers and len(passed) != 1:
+    if not callers and (len(passed) != 1 or not _may_be_librarys(call.function, texts)):
+        passed = ()
+    if log_diagnosis.own_code(call.place):  # the user's own line passes it
         passed = ()
     refused = members.packages_whose_releases_all_refuse(texts, call.function, call.keyword)
     return LibraryAnswer(passed=passed, refused=refused) if passed or refused else None
+
+
+def _may_be_librarys(function: str, texts: Mapping[str, str]) -> bool:
+    """Return whether a function may be a library's, as far as its name tells.
+
+    The constructor of a class that no library has, nor a base of it by name, is called by own code.
+    """
+    owner, _, method = function.rpartition(".")
+    if method != "__init__" or not owner:
+        return True
+    known = members.related_classes(texts, owner)
+    headers = [f"\n{form.format(name)}" for name in known for form in ("[{}]", "[{} <", "({}.")]
+    return any(header in text for text in texts.values() for header in headers)
 
 
 def _on_messages(
@@ -204,7 +282,8 @@ def _on_messages(
 
     A library whose file is the innermost frame is asked first; if it does not raise the message, and its line
     does not either, the log leaves out the frames below, and the other libraries are asked. Of those, the
-    `named` ones outweigh the rest.
+    `named` ones outweigh the rest. What the user's own code raises, or a library that was not read, may read
+    like a short text of a library that the log does not name.
     """
     for text in library_questions.raised_texts(cause.event):
         package = missing_names.package_of(text.place, distributions)
@@ -214,8 +293,11 @@ def _on_messages(
         rows = raised.find_raised(texts, text.exception, text.message, place)
         if of_package and not rows and not text.shown:
             rows = raised.find_raised(texts_in("raised"), text.exception, text.message)
+        of_log = tuple(found for found in rows if found.row.package in named)
+        of_others = log_diagnosis.own_code(text.place) or (package and not of_package)
+        if not of_log and of_others:
+            rows = tuple(found for found in rows if raised.is_certain(found.row))
         if rows:
-            of_log = tuple(found for found in rows if found.row.package in named)
             return LibraryAnswer(raises=of_log or rows)
     return None
 

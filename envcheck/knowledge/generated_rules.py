@@ -127,7 +127,7 @@ def target_rules(target: Target | None) -> Iterator[Rule]:
             id=f"target:{target.name}:{key}",
             severity=Severity.WARNING,
             basis=Basis.METADATA,
-            title=f"the configuration is not {target.name}: {key} is another than {written}",
+            title=f"The configuration does not match {target.name}: {key} is not {written}",
             when=((Clause(key, kind, ((Comparison("!=", value),),), f"!={written}"),),),
             sources=source,
             group="target",

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from envcheck.core.rules import Span
 from envcheck.core.versions import order
-from envcheck.knowledge.names import read_ends, spans_in_words
+from envcheck.knowledge.names import is_in_spans, read_ends, spans_in_words
 from envcheck.knowledge.raised import open_spans, parse_open_spans
 
 _HEAD = """\
@@ -53,7 +53,7 @@ class Membership(NamedTuple):
     """Package whose releases differ: in words those in which `owner` has what `has` names.
 
     `derived` says that it is about another class than was asked for: a base of it, or the class whose name
-    its name ends with.
+    its name ends with. `spans` are the same releases, and `ends` the first and the last one that was read.
     """
 
     package: str
@@ -61,6 +61,12 @@ class Membership(NamedTuple):
     releases: str
     has: str
     derived: bool = False
+    spans: tuple[Span, ...] = ()
+    ends: Span = ("", "")
+
+    def includes(self, version: str) -> bool:
+        """Return whether a release is certainly one of these."""
+        return is_in_spans(version, self.spans, self.ends)
 
 
 # --- rows → text ------------------------------------------------------------------------------------
@@ -182,7 +188,8 @@ def _own_parameter(texts: Mapping[str, str], function: str, keyword: str) -> Ite
             if has:
                 having.append((alike[0][0], alike[-1][1]))
         if having:
-            yield Membership(package, function, spans_in_words(tuple(having), ends), f"({keyword}=)")
+            words = spans_in_words(tuple(having), ends)
+            yield Membership(package, function, words, f"({keyword}=)", spans=tuple(having), ends=ends)
 
 
 def packages_whose_releases_all_refuse(
@@ -245,7 +252,7 @@ def _attribute_rows(texts: Mapping[str, str], owner: str, attribute: str) -> Ite
         for line in section[1].splitlines() if section else ():
             spans, *names = line.split()
             if attribute in names:
-                yield Membership(package, owner, _words(spans, text), attribute)
+                yield _membership(package, owner, spans, attribute, text)
 
 
 def _methods_named(texts: Mapping[str, str], method: str) -> Iterator[Membership]:
@@ -263,9 +270,11 @@ def _methods_named(texts: Mapping[str, str], method: str) -> Iterator[Membership
 def _parameter_rows(texts: Mapping[str, str], function: str) -> Iterator[Membership]:
     for package, text in texts.items():
         for spans, parameters in _rows_of(text, f"({function})"):
-            yield Membership(package, function, _words(spans, text), f"({parameters})")
+            yield _membership(package, function, spans, f"({parameters})", text)
 
 
-def _words(spans: str, text: str) -> str:
+def _membership(package: str, owner: str, spans: str, has: str, text: str) -> Membership:
+    """Return what some releases of a package have; `spans` are those of a line of its file, `text`."""
     ends = read_ends(text)
-    return spans_in_words(parse_open_spans(spans, ends[1]), ends)
+    parsed = parse_open_spans(spans, ends[1])
+    return Membership(package, owner, spans_in_words(parsed, ends), has, spans=parsed, ends=ends)

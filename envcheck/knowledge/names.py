@@ -68,19 +68,32 @@ def releases_that_have(text: str, module: str, name: str) -> Iterator[tuple[str,
 def release_has(text: str, module: str, name: str, version: str) -> bool:
     """Return whether a package's file says that this release has a name of a module, which others lack.
 
-    A file that names minors does not say it of each patch release.
+    A file that names minors does not say it of each patch release of the first and the last minor of a span.
     """
     ends = read_ends(text)
-    if is_of_minors(text):
-        return False
     section = f"\n[{module}]\n"
     at = text.find(section)
     body = text[at + len(section) :] if at >= 0 else ""
     for line in body.partition("\n[")[0].splitlines():
         spans, *names = line.split()
         if name in names:
-            return any(_is_within(version, span, ends) for span in parse_spans(spans))
+            return is_in_spans(version, parse_spans(spans), ends)
     return False
+
+
+def is_in_spans(version: str, spans: Iterable[Span], ends: Span) -> bool:
+    """Return whether a release is certainly in one of the spans of a file that was read from end to end."""
+    of_minors = all(end.count(".") == 1 for end in ends)
+    is_in = _is_inside if of_minors else _is_within
+    return any(is_in(version, span, ends) for span in spans)
+
+
+def _is_inside(version: str, span: Span, ends: Span) -> bool:
+    """Return whether the minor of a release is in a span of minors, and not at an end where it changed."""
+    first, last = span
+    minor = ".".join(version.split(".")[:2])
+    after = compare(minor, ">" if first != ends[0] else ">=", first) is Tri.YES
+    return after and (last == ends[1] or compare(minor, "<", last) is Tri.YES)
 
 
 def _is_within(version: str, span: Span, ends: Span) -> bool:

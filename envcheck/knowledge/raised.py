@@ -151,6 +151,11 @@ def _best(
     return tuple(row for letters, row in found if letters == best)
 
 
+def is_certain(row: RaisedRow) -> bool:
+    """Return whether the fixed parts of a row's template are long enough to be of this library alone."""
+    return sum(character.isalpha() for character in row.template.replace(_PLACE, "")) >= _CERTAIN_LETTERS
+
+
 def _is_pythons_own(line: str) -> bool:
     """Return whether Python raises this message itself, so that it says nothing of a library's check."""
     return line in _PYTHONS_OWN or "object has no attribute '" in line or "got an unexpected keyword" in line
@@ -179,6 +184,8 @@ def _row(package: str, header: str, parts: list[str], ends: Span) -> FoundRaise:
 def _shared_letters(template: str, message: str) -> int:
     """Return how many letters of a message are fixed in its template; 0 if that does not identify it."""
     letters = _fixed_letters(template, message)
+    if template.endswith(_CUT) and _PLACE not in template:
+        message = message[: len(template)]  # what the file leaves out cannot be compared
     told = sum(character.isalpha() for character in _IN_BRACKETS.sub("", message))
     enough = letters >= _CERTAIN_LETTERS or (letters >= _LEAST_LETTERS and 2 * letters >= told)
     return letters if enough else 0

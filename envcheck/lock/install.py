@@ -55,8 +55,8 @@ def install_commands(build: Collection[str], pins: Sequence[Pin]) -> tuple[str, 
     """Return the shell lines that install a lock saved as requirements.txt, ready to paste.
 
     Every file is fetched with a hash, and only the packages in `build` are built. If setuptools suffices to
-    build them, one line installs the locked setuptools and then everything else. Otherwise the builds may
-    need torch, so a first line installs all wheels.
+    build them, the line installs the locked setuptools and then everything else. Otherwise the builds may
+    need torch, so it installs all wheels first.
     """
     install = "python -m pip install --no-deps --require-hashes --only-binary :all:"
     if not build:
@@ -71,10 +71,9 @@ def install_commands(build: Collection[str], pins: Sequence[Pin]) -> tuple[str, 
         first = f"echo '{backend.name}=={backend.version}{hashes}' | {install} -r /dev/stdin"
         sources = "".join(f" --no-binary {name}" for name in names)
         return (f"{first} && {settings}{install}{sources} --no-build-isolation -r requirements.txt",)
-    # Every line of a pin except the last ends in a backslash: delete up to the first line without one.
-    deletions = " ".join(f"-e '/^{name}==/,/[^\\\\]$/d'" for name in names)
+    # Every line of a pin except the last ends in a backslash: leave out up to the first line without one.
+    pins_of_sources = rf'r"(?ms)^({"|".join(names)})==.*?(?<!\\)\n"'
+    program = f'import re; print(re.sub({pins_of_sources}, "", open("requirements.txt").read()), end="")'
+    wheels = f"python -c '{program}' > wheels.txt && {install} -r wheels.txt"
     every = install.removesuffix(" --only-binary :all:")
-    return (
-        f"sed {deletions} requirements.txt > wheels.txt && {install} -r wheels.txt",
-        f"{settings}{every} --no-build-isolation -r requirements.txt",
-    )
+    return (f"{wheels} && {settings}{every} --no-build-isolation -r requirements.txt",)

@@ -28,6 +28,7 @@ _STRONG = frozenset({"memory", "killed", "crash", "disk", "network", "hardware"}
 """Kinds that make a passage without a traceback a failure; one of another kind may be only a warning."""
 
 _MIN_PARTIAL_SCORE = 0.25  # for example one full sentence of two
+_MIN_PARTIAL_TEXT = 20  # characters of one text; the name of an exception alone resembles nothing
 
 _SPECIFIC = 0.5  # a match of this score (a text of some 40 characters) is a failure even in an `aside` line
 
@@ -126,18 +127,22 @@ def diagnose(
         if (cause := _failure(event, [match for match in matches if match.event == number]))
         and not _is_said_again(cause, log, told)
     ]
+    before_end = [failure for failure in failures if failure.event.again <= log.completed]
+    failures = [failure for failure in failures if failure not in before_end]
     follows = [failure for failure in failures if failure.kind == "consequence"]
     causes = [failure for failure in failures if failure.kind != "consequence"]
     follows += (aborts := [cause for cause in causes if _is_end_by_watchdog(cause, follows)])
-    causes = [cause for cause in causes if cause not in aborts]
+    follows += (stops := [cause for cause in causes if _is_stop(cause, causes)])
+    causes = [cause for cause in causes if cause not in (*aborts, *stops)]
     first = _first_cause(log, causes)
     if first is None or _says_only_that_it_failed(first):
         first = (
             _passage_cause(log, matches, failed=first is not None) or _error_of_a_tool(first, causes) or first
         )
+    of_before = tuple(cause for cause in before_end if cause.event.what != "stated")
     if first is None:
-        return Diagnosis(None, tuple(follows), matches=matches, partial=partial)
-    survived = tuple(
+        return Diagnosis(None, tuple(follows), survived=of_before, matches=matches, partial=partial)
+    survived = of_before + tuple(
         cause for cause in causes if cause.event.last < first.event.first and cause.event.what != "stated"
     )
     ends = [cause for cause in causes if cause.event.what == "ended" and cause is not first]
@@ -205,9 +210,15 @@ def _matches(
         match = Match(signature, signature.score(matched), tuple(sorted(lines)), home)
         if len(matched) == len(signature.patterns):
             full.append(match)
-        elif match.score > _MIN_PARTIAL_SCORE:
+        elif match.score > _MIN_PARTIAL_SCORE and _says_enough(signature, matched, events[home].text):
             partial.append(match._replace(partial=True))
     return tuple(full), tuple(partial)
+
+
+def _says_enough(signature: Signature, matched: Iterable[int], text: str) -> bool:
+    """Return whether one of the texts that were found is longer than the name of an exception."""
+    hits = (signature.patterns[number].search(text) for number in matched)
+    return any(hit is not None and len(hit[0]) >= _MIN_PARTIAL_TEXT for hit in hits)
 
 
 def _line(event: Event, at: int) -> int:
@@ -223,6 +234,8 @@ def _failure(event: Event, matches: Sequence[Match]) -> Cause | None:
         return Cause(event, kind, best) if kind in _STRONG | {"consequence"} else None
     if kind == "harmless":
         kind, best = "unknown", None
+    if best is None and event.form is not None and event.form.kind == "harmless":
+        return None
     if best is None and event.form is not None:
         deeper = bool(event.exceptions) and _is_deeper(event.exceptions[0])
         of_library = event.form.kind == "code" and (deeper or _was_in_library(event))
@@ -408,21 +421,36 @@ def _passage_cause(log: Log, matches: Sequence[Match], *, failed: bool) -> Cause
         for match in possible:
             event = log.events[match.event]
             lines = dict(zip(event.numbers, event.text.split("\n"), strict=False))
-            if any(word.search(lines.get(line, "")) for line in match.lines):
+            told = [lines.get(line, "") for line in match.lines if line > log.completed]
+            if any(word.search(line) and not _IN_PASSING.search(line) for line in told):
                 return Cause(event, match.signature.kind, match)
     return None
 
 
+_IN_PASSING = re.compile(r"(?<![=\w])(?:INFO|DEBUG)\b|(?i:\bif you (?:see|get|encounter|run into)\b)")
+"""Words of a line that names an error which did not happen."""
+
+
 def _not_survived(log: Log, causes: Sequence[Cause]) -> list[Cause]:
-    """Return the causes since the run last trained: a cause after which it continued did not end it."""
+    """Return the causes since the run last trained: a cause after which it continued did not end it.
+
+    Nor did one after which the training began: it was caught, or a run before this one had failed.
+    """
     stretch: list[Cause] = []
     for cause in sorted(causes, key=lambda cause: cause.event.first):
-        if stretch and log.trained(stretch[-1].event.again, cause.event.first) >= _SURVIVED:
+        if stretch and _is_outlived(stretch[-1], cause, log):
             stretch.clear()
         stretch.append(cause)
     # An event that was repeated while the run trained was survived as well.
     ended = [cause for cause in stretch if log.trained(cause.event.first, cause.event.again) < _SURVIVED]
     return ended or stretch
+
+
+def _is_outlived(cause: Cause, later: Cause, log: Log) -> bool:
+    """Return whether the run trained on, or began to, between a cause and a later one."""
+    if cause.event.again < log.trained_from < later.event.first:
+        return True
+    return log.trained(cause.event.again, later.event.first) >= _SURVIVED
 
 
 def _first_cause(log: Log, causes: Sequence[Cause]) -> Cause | None:
@@ -432,6 +460,8 @@ def _first_cause(log: Log, causes: Sequence[Cause]) -> Cause | None:
     stated = [cause for cause in not_ends if cause.event.exceptions or cause.kind != "unknown"]
     signals = [cause for cause in causes if cause.event.what == "ended" and cause.kind != "unknown"]
     raised = _not_survived(log, explained or stated or signals or not_ends)
+    if signals and raised and _is_outlived(raised[-1], signals[-1], log):
+        raised = signals
     roots = [cause for cause in causes if cause.event.root]
     ranks = {rank for cause in roots for rank in cause.event.ranks}
     of_root_ranks = [cause for cause in raised if ranks & {*cause.event.ranks}]
@@ -445,6 +475,17 @@ def _is_end_by_watchdog(cause: Cause, consequences: Iterable[Cause]) -> bool:
         return False
     earlier = [each.event.text for each in consequences if each.event.first < cause.event.first]
     return any("terminate called" in text for text in earlier)
+
+
+_INTERRUPTS = ("KeyboardInterrupt", "SignalException")
+
+
+def _is_stop(cause: Cause, causes: Iterable[Cause]) -> bool:
+    """Return whether this is the interrupt that a scheduler sent, if a line of its own says why."""
+    if not any(raised.name.endswith(_INTERRUPTS) for raised in cause.event.exceptions):
+        return False
+    of_scheduler = (other for other in causes if other.event.what == "stated" and not other.event.exceptions)
+    return any(other.kind == "killed" for other in of_scheduler)
 
 
 def _is_traceback(cause: Cause) -> bool:

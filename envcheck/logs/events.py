@@ -91,8 +91,10 @@ class Event(NamedTuple):
 class Log(NamedTuple):
     """Events of a log by first line, with the number of its lines and bytes.
 
-    `progress` has the first and last line of each stretch in which the run trained, and `trained_until` is
-    the last line that reports a step, 0 without one. `crowded` says that some events were left out.
+    `progress` has the first and last line of each stretch in which the run trained. `trained_from` and
+    `trained_until` are the first and the last line that report a step, and `completed` is the last one that
+    reports the end of a whole training; they are 0 without one. `crowded` says that some events were left
+    out.
     """
 
     events: tuple[Event, ...]
@@ -100,7 +102,9 @@ class Log(NamedTuple):
     size: int
     progress: tuple[tuple[int, int], ...] = ()
     crowded: bool = False
+    trained_from: int = 0
     trained_until: int = 0
+    completed: int = 0
 
     def trained(self, first: int, last: int) -> int:
         """Return how many lines of training there are between two lines."""

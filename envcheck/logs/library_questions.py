@@ -22,6 +22,9 @@ _CALL = re.compile(
     r"|got an unexpected keyword argument '(?P<keyword>\w+)'"
     r"|got multiple values for argument )"
 )
+_MADE = re.compile(r"\b([A-Z]\w+)\(")
+"""The class of which a line of code makes an object."""
+
 _VALIDATED = re.compile(r"(?P<word>Value error|Assertion failed), (?P<message>.*?)(?: \[type=|$)")
 _VALIDATED_AS = {"Value error": "ValueError", "Assertion failed": "AssertionError"}
 
@@ -130,34 +133,42 @@ def refused_call(event: Event) -> RefusedCall | None:
     """Return the first call with other parameters than the function takes."""
     for raised in event.exceptions:
         if raised.name.endswith("TypeError") and (found := _CALL.match(raised.message)):
-            return RefusedCall(found["function"], found["keyword"] or "", raised.place)
+            function = found["function"]
+            if function == "__init__" and len(made := {*_MADE.findall(raised.source)}) == 1:
+                function = f"{made.pop()}.__init__"  # Python before 3.10 leaves the class out
+            return RefusedCall(function, found["keyword"] or "", raised.place)
     return None
 
 
 def expression_that_is_none(event: Event) -> str:
     """Return the expression that is None, as the line of code shows it; empty if that is not certain."""
-    for raised in event.exceptions:
-        found = _NONE.match(raised.message)
-        if found is None or not raised.source:
-            continue
-        if found["unpacked"]:
-            shown = [f"{call}()" for call in re.findall(r"(?<![=!<>])= ?([A-Za-z_][\w.]*)\(", raised.source)]
-        elif found["name"]:
-            shown = re.findall(rf"{_EXPRESSION}\.{re.escape(found['name'])}\b", raised.source)
-        elif found["not"] == "subscriptable":
-            shown = [raised.marked] if raised.marked else re.findall(rf"{_EXPRESSION}\[", raised.source)
-        elif found["not"] == "iterable":
-            shown = [one for form in _WALKED for one in re.findall(form.format(_EXPRESSION), raised.source)]
-        elif found["measured"]:
-            shown = re.findall(rf"\blen\({_EXPRESSION}\)", raised.source)
-        elif found["starred"]:
-            shown = re.findall(rf"\*\*?{_EXPRESSION}(?=[,)]|$)", raised.source)
-        elif found["operator"] or found["compared"]:
-            shown = _operand_that_is_none(found, raised.source)
-        else:
-            shown = [raised.marked] if raised.marked else re.findall(rf"{_EXPRESSION}\(", raised.source)
-        return shown[0] if len({*shown}) == 1 else ""
-    return ""
+    of_none = (raised for raised in event.exceptions if raised.source and _NONE.match(raised.message))
+    first = next(of_none, None)
+    return none_in(first) if first is not None else ""
+
+
+def none_in(raised: Raised) -> str:
+    """Return the expression that an exception says is None; empty if its line does not tell for certain."""
+    found = _NONE.match(raised.message)
+    if found is None or not raised.source:
+        return ""
+    if found["unpacked"]:
+        shown = [f"{call}()" for call in re.findall(r"(?<![=!<>])= ?([A-Za-z_][\w.]*)\(", raised.source)]
+    elif found["name"]:
+        shown = re.findall(rf"{_EXPRESSION}\.{re.escape(found['name'])}\b", raised.source)
+    elif found["not"] == "subscriptable":
+        shown = [raised.marked] if raised.marked else re.findall(rf"{_EXPRESSION}\[", raised.source)
+    elif found["not"] == "iterable":
+        shown = [one for form in _WALKED for one in re.findall(form.format(_EXPRESSION), raised.source)]
+    elif found["measured"]:
+        shown = re.findall(rf"\blen\({_EXPRESSION}\)", raised.source)
+    elif found["starred"]:
+        shown = re.findall(rf"\*\*?{_EXPRESSION}(?=[,)]|$)", raised.source)
+    elif found["operator"] or found["compared"]:
+        shown = _operand_that_is_none(found, raised.source)
+    else:
+        shown = [raised.marked] if raised.marked else re.findall(rf"{_EXPRESSION}\(", raised.source)
+    return shown[0] if len({*shown}) == 1 else ""
 
 
 def _operand_that_is_none(found: re.Match[str], source: str) -> list[str]:

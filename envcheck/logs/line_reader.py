@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 
 from envcheck.logs.event_store import EventStore
-from envcheck.logs.events import Event, Raised
+from envcheck.logs.events import Event, FailureForm, Raised
 from envcheck.logs.line_format import LogPatterns, line_text
 from envcheck.logs.statements import Statement
 from envcheck.logs.tracebacks import (
@@ -208,7 +208,9 @@ class LineReader:
     def _take_header(self, stream: _Stream, number: int, text: str) -> None:
         if stream.traceback is None or not stream.traceback.continues_with(text):
             self._close(stream)
+            above = next((line for _, line in reversed([*stream.recent]) if line.strip()), "")
             stream.traceback = Traceback()
+            stream.traceback.ignored = "Exception ignored " in above
         stream.traceback.take_header(number, text)
 
     def _read_outside(self, stream: _Stream, number: int, text: str) -> None:
@@ -259,7 +261,8 @@ class LineReader:
             text = "\n".join(traceback.texts)
             numbers = tuple(traceback.numbers)
             raised, cut_at = tuple(traceback.raised), traceback.cut_at
-            self._keep(Event("raised", numbers, text, stream.ranks, raised, cut_at=cut_at))
+            form = FailureForm("harmless", "Python ignored it", "") if traceback.ignored else None
+            self._keep(Event("raised", numbers, text, stream.ranks, raised, cut_at=cut_at, form=form))
 
     def _close_passage(self, stream: _Stream) -> None:
         passage, stream.passage = stream.passage, None

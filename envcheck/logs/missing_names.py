@@ -20,6 +20,7 @@ from envcheck.logs.events import Event, Frame
 _FOLDERS = ("site-packages/", "dist-packages/")
 _NAME_OF_MODULE = re.compile(
     r"cannot import name '(?P<name>[^']+)' from (?P<half>partially )?[^']{0,30}'(?P<module>[\w.]+)'"
+    r"(?: \((?P<location>[^()\n]{1,1000})\))?"
 )
 _ATTRIBUTE = re.compile(
     r"(?P<half>partially )?(?:initialized )?module '(?P<module>[\w.]+)' has no attribute '(?P<name>\w+)'"
@@ -55,7 +56,8 @@ class MissingName(NamedTuple):
     the distributions that lack and need it, empty if unknown or the user's own code. `installed` says that a
     part of a package is missing, not the package. `half` marks a module that was still being imported.
     `own` says that the user's own code needs it. `attribute` says that Python looked it up in
-    the module that was imported, whose file the message does not show.
+    the module that was imported, whose file the message does not show. `file` is that file, if it does and it
+    is beside a script of the traceback, and `folder` says that it is a folder without one.
     """
 
     kind: str
@@ -66,8 +68,9 @@ class MissingName(NamedTuple):
     installed: bool
     half: bool = False
     own: bool = False
-
     attribute: bool = False
+    file: str = ""
+    folder: bool = False
 
     @property
     def of_any_module(self) -> bool:
@@ -95,10 +98,28 @@ def missing_name(event: Event, tables: Mapping[str, Sequence[Mapping[str, Any]]]
                     asks = ""  # it only hands on what another function passed
                 if _is_beside_installed(raised.place, raised.message):
                     asks = ""
+                if not asks and kind == "module" and _is_command_of(raised.place, found["module"]):
+                    asks = distribution_of(found["module"], distributions)
                 own = not asks and not lazily and (own_code(raised.place) or _is_checkout(raised.place))
                 missing = _missing(kind, found, asks, distributions)
-                return missing._replace(own=own, attribute=pattern is _ATTRIBUTE)
+                file = missing.file if _is_beside_script(missing, event.text) else ""
+                return missing._replace(own=own, attribute=pattern is _ATTRIBUTE, file=file)
     return None
+
+
+def _is_beside_script(missing: MissingName, text: str) -> bool:
+    """Return whether the module's file is in the folder of a script that the traceback shows, or below it."""
+    root = missing.module.partition(".")[0]
+    folder = re.match(rf"(.+?[/\\]){re.escape(root)}(?:\.py$|[/\\])", missing.file)
+    return folder is not None and re.search(rf'"{re.escape(folder[1])}\w+\.py", line', text) is not None
+
+
+_COMMAND = re.compile(r"/bin/[\w-]+$")
+
+
+def _is_command_of(place: Frame | None, module: str) -> bool:
+    """Return whether a frame is in the file that an installer wrote for a command of a module's package."""
+    return place is not None and "." in module and bool(_COMMAND.search(place.file.replace("\\", "/")))
 
 
 _INSTALLED = re.compile(r"\((?P<folder>[^()\n]{1,1000}(?:site|dist)-packages/)(?P<root>\w+)[/.]")
@@ -125,11 +146,23 @@ def _missing(kind: str, found: re.Match[str], asks: str, distributions: Mapping[
     module = groups["module"]
     root = module.partition(".")[0]
     of_python = root in sys.stdlib_module_names and root not in distributions
-    package = distributions.get(module) or distributions.get(root) or normalised(root)
+    package = distribution_of(module, distributions)
     lacks = "" if kind == "argument" else PYTHON if of_python else package
     inside = kind != "module" or "." in module or of_python
     name = groups.get("name") or module
-    return MissingName(kind, name, module, lacks, asks, inside, half=bool(groups.get("half")))
+    location = groups.get("location") or ""
+    folder = location == "unknown location" and "." not in module
+    file = location if "/" in location or "\\" in location else ""
+    half = bool(groups.get("half"))
+    return MissingName(kind, name, module, lacks, asks, inside, half=half, file=file, folder=folder)
+
+
+def distribution_of(module: str, distributions: Mapping[str, str]) -> str:
+    """Return the distribution of a module: that of the longest part of its path that is in the table."""
+    path = module
+    while path and path not in distributions:
+        path = path.rpartition(".")[0]
+    return distributions.get(path) or normalised(module.partition(".")[0])
 
 
 def package_of(place: Frame | None, distributions: Mapping[str, str]) -> str:
@@ -143,8 +176,8 @@ def package_of(place: Frame | None, distributions: Mapping[str, str]) -> str:
     for folder in _FOLDERS:
         _, found, rest = place.file.replace("\\", "/").rpartition(folder)
         if found:
-            root = rest.partition("/")[0].removesuffix(".py")
-            return distributions.get(root) or normalised(root)
+            module = rest.removesuffix(".py").replace("/", ".")
+            return distribution_of(module, distributions)
     root = checked_out(place.file.replace("\\", "/"))
     return distributions.get(root) or normalised(root)
 
@@ -245,20 +278,18 @@ def _is_it(needs: str, missing: MissingName) -> bool:
 def ranges_in_names(missing: MissingName, text: str) -> Iterator[str]:
     """Yield which releases have the name or its module, from the file of the package that lacks it.
 
-    If no release has the module, its nearest parent module is looked up.
+    Of the modules above it nothing is said: Python imported them before it looked for this one.
     """
     if not text or missing.kind == "argument":
         return
     module, name = missing.module, "" if missing.kind == "module" else missing.name
-    while "." in module or name:
-        found = dict(releases_that_have(text, module, name))
-        if name and not found:  # the name may be that of a module
-            found = dict(releases_that_have(text, f"{module}.{name}", ""))
-        if found:
-            each = " (the last patch of each)" if missing.lacks != PYTHON and is_of_minors(text) else ""
-            yield from (f"{path}: in {missing.lacks} {words}{each}" for path, words in found.items())
-            return
-        module, name = module.rpartition(".")[0], ""
+    found = dict(releases_that_have(text, module, name))
+    if name and f"{module}.{name}" not in found:  # that releases have the module says nothing of the name
+        found = {}
+    if name and not found:  # the name may be that of a module
+        found = dict(releases_that_have(text, f"{module}.{name}", ""))
+    each = " (the last patch of each)" if missing.lacks != PYTHON and is_of_minors(text) else ""
+    yield from (f"{path}: in {missing.lacks} {words}{each}" for path, words in found.items())
 
 
 def ranges_with(missing: MissingName, tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> Iterator[str]:

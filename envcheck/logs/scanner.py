@@ -49,7 +49,7 @@ class Scanner:
         self._repetitions: dict[int, int] = {}
         self._progress_words = patterns.progress
         self._progress: list[tuple[int, int]] = []
-        self._trained_until = 0
+        self._trained_from = self._trained_until = self._completed = 0
 
     def feed(self, chunk: bytes) -> None:
         """Read the next bytes."""
@@ -80,8 +80,9 @@ class Scanner:
         if len(self._rest) > self._scanned:
             self._scan(self._rest, len(self._rest))
         progress = tuple(self._progress)
-        crowded, until = self.reader.store.crowded, self._trained_until
-        return Log(self.reader.finish(), self._lines, self._size, progress, crowded, until)
+        crowded = self.reader.store.crowded
+        steps = self._trained_from, self._trained_until, self._completed
+        return Log(self.reader.finish(), self._lines, self._size, progress, crowded, *steps)
 
     def _scan(self, data: bytes, end: int) -> None:
         """Search the bytes up to `end`, one block after the other, and keep the rest."""
@@ -106,8 +107,7 @@ class Scanner:
         if any(word in letters for word in self._progress_words):
             first = self._line_at(data, at)
             self._add_progress(first, data.count(b"\n", at, stop))
-            if (step := _last_step(data[at:stop])) >= 0:
-                self._trained_until = first + data.count(b"\n", at, at + step)
+            self._note_steps(first, data[at:stop])
         if words or self.reader.busy:
             return self._search(data, overlap, stop, end, words)
         return stop
@@ -118,6 +118,15 @@ class Scanner:
             self._progress[-1] = (self._progress[-1][0], line + count)
         else:
             self._progress.append((line, line + count))
+
+    def _note_steps(self, line: int, block: bytes) -> None:
+        """Note where a block, which begins with this line, reports steps of training and their end."""
+        if (step := _last_step(block)) >= 0:
+            if not self._trained_from and (found := _STEP.search(block)):
+                self._trained_from = line + block.count(b"\n", 0, found.start())
+            self._trained_until = line + block.count(b"\n", 0, step)
+        if (end := block.rfind(_COMPLETED)) >= 0:
+            self._completed = line + block.count(b"\n", 0, end)
 
     def _search(self, data: bytes, at: int, stop: int, end: int, words: Sequence[bytes]) -> int:
         """Give the reader the lines around the words in `data[at:stop]`.
@@ -183,6 +192,9 @@ class Scanner:
 
 
 _STEP = re.compile(rb"(?:loss|epoch|throughput)['\"]?\s?[:=]\s?['\"]?\d")
+_COMPLETED = b"train_runtime"
+"""What transformers' Trainer, and what is built on it, reports once, when the training has ended."""
+
 _STEP_WORDS = (b"loss", b"epoch", b"throughput")
 _STEPS_TRIED = 4  # occurrences of a word, from the end of a block, that are looked at
 

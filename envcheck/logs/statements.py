@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from envcheck.logs.events import FailureForm, Raised, without_wrapper
+from envcheck.logs.library_questions import none_in
 
 _NAME = (
     r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*?(?:Error|Exception|Interrupt|Timeout|Expired|Refused|Failure|Died|NotFound|Invalid"
@@ -41,7 +42,9 @@ _TO_THE_USER = re.compile(r"[`'\"\d]|\byour?\b")
 """What a message that begins like a description has, and a line of documentation seldom."""
 
 _FRAME = re.compile(
-    r'(?m)^(?:.{0,200}?\bFile "?([^"\n,]{1,1000}?)(?:", line \d+|:\d+, in )|(<\w+>|/\S{1,1000}) in \S)'
+    r'(?m)^(?:.{0,200}?\bFile "?(?P<file>[^"\n,]{1,1000}?)'
+    r'(?:", line \d+(?:, in (?P<function>[^\n]{1,200}))?|:\d+, in (?P<cell>[^\n(]{1,200}))'
+    r"|(?P<other><\w+>|/\S{1,1000}?)(?::\d+)? in (?P<called>[\w<][^\n(]{0,200}))"
 )
 """A frame of a traceback, as Python and as a notebook print it."""
 
@@ -70,6 +73,56 @@ class _Ending(NamedTuple):
     form: FailureForm
 
 
+class _Meaning(NamedTuple):
+    """What a message means, and what else the log has to show for that; empty patterns ask for nothing.
+
+    `source` is searched in the line that raised it, and `none` is matched with the expression that is None
+    there, unless the line does not tell. `file` is searched in the files of the traceback. So is `through`,
+    in `file in function`, but a log that shows no frames does not speak against it.
+    """
+
+    exception: str
+    pattern: re.Pattern[str]
+    source: re.Pattern[str]
+    none: re.Pattern[str]
+    file: re.Pattern[str]
+    through: re.Pattern[str]
+    form: FailureForm
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> _Meaning:
+        """Return the meaning that a row of the table states."""
+
+        def compiled(key: str) -> re.Pattern[str]:
+            return re.compile(row.get(key, ""))
+
+        return cls(
+            row.get("exception", ""),
+            compiled("pattern"),
+            compiled("source"),
+            compiled("none"),
+            compiled("file"),
+            compiled("through"),
+            _form(row),
+        )
+
+    def may_be_of(self, raised: Raised, text: str) -> bool:
+        """Return whether nothing that the log shows of an exception, in this text, speaks against it."""
+        if not self.source.search(raised.source):
+            return False
+        if self.none.pattern and (none := none_in(raised)) and not self.none.fullmatch(none):
+            return False
+        files = [file for file, _ in _frames_in(text)]
+        if self.file.pattern and not any(map(self.file.search, (_file_of(raised), *files))):
+            return False
+        if not self.through.pattern:
+            return True
+        frames = [f"{file} in {function}".rstrip() for file, function in _frames_in(text)]
+        if raised.place is not None:
+            frames.append(f"{_file_of(raised)} in {raised.place.name}")
+        return not frames or any(map(self.through.search, frames))
+
+
 class StatementPatterns:
     """Forms of the tables, compiled."""
 
@@ -81,16 +134,7 @@ class StatementPatterns:
         self._any = re.compile("|".join(f"(?:{pattern})" for pattern in plain) or r"\b\B")
         messages = tables.get("failure_message", ())
         self._messages = [(re.compile(row["pattern"]), row["name"]) for row in messages]
-        self._meanings = [
-            (
-                row.get("exception", ""),
-                re.compile(row["pattern"]),
-                re.compile(row.get("source", "")),
-                re.compile(row.get("file", "")),
-                _form(row),
-            )
-            for row in tables.get("exception_meaning", ())
-        ]
+        self._meanings = [_Meaning.of(row) for row in tables.get("exception_meaning", ())]
         self._general = [
             (row.get("exception", ""), re.compile(row["pattern"]), _form(row))
             for row in tables.get("general_meaning", ())
@@ -98,6 +142,7 @@ class StatementPatterns:
         self._model_types = {
             row["model_type"]: row["transformers"] for row in tables.get("model", ()) if not row.get("before")
         }
+        self._every_model_type = {row["model_type"] for row in tables.get("model", ())}
         self._signals: dict[int, FailureForm] = {}
         self._numbers: dict[str, int] = {}
         self._codes: dict[int, _Ending] = {}
@@ -121,11 +166,10 @@ class StatementPatterns:
         inner = without_wrapper(raised.message)
         quoted = _QUOTES.match(inner)
         for name, message in ((raised.name, inner), *([quoted.groups()] if quoted else ())):
-            for exception, pattern, source, file, form in self._meanings:
-                if not (name.endswith(exception) and pattern.match(message) and source.search(raised.source)):
-                    continue
-                if not file.pattern or any(map(file.search, (_file_of(raised), *_files_in(text)))):
-                    return form
+            for meaning in self._meanings:
+                said = name.endswith(meaning.exception) and meaning.pattern.match(message)
+                if said and meaning.may_be_of(raised, text):
+                    return meaning.form
         return self._unknown_model_type(raised)
 
     def general_meaning(self, raised: Raised) -> FailureForm | None:
@@ -138,6 +182,15 @@ class StatementPatterns:
 
     def _unknown_model_type(self, raised: Raised) -> FailureForm | None:
         """Return what it means that a mapping of transformers lacks a type of model."""
+        refused = refused_model_type(raised.message)
+        if refused and refused not in self._every_model_type:
+            means = f"no release of transformers that was read has the model type {refused}"
+            advice = (
+                "Other code defines it: load the model with the loader of its own project, or pass "
+                "trust_remote_code=True if its folder holds that code (auto_map in config.json). If the "
+                "model is newer than this envcheck, a newer transformers, or its main branch, may know it."
+            )
+            return FailureForm("setting", means, advice)
         name = raised.message.strip("'")
         since = self._model_types.get(name) if raised.name == "KeyError" else None
         asked_there = raised.place is None or "/models/auto/" in raised.place.file.replace("\\", "/")
@@ -204,14 +257,31 @@ class StatementPatterns:
         return None
 
 
+_REFUSED_TYPE = re.compile(
+    r".{0,80}you are trying to load has model type `([\w.-]+)` but Transformers does not recognize"
+)
+
+
+def refused_model_type(message: str) -> str:
+    """Return the type of model that transformers says it does not recognise, or an empty text."""
+    found = _REFUSED_TYPE.match(message)
+    return found[1] if found else ""
+
+
 def _file_of(raised: Raised) -> str:
     """Return the file of the innermost frame, with slashes; empty if it is not known."""
     return raised.place.file.replace("\\", "/") if raised.place else ""
 
 
-def _files_in(text: str) -> list[str]:
-    """Return the files of the frames that a text shows, with slashes."""
-    return [(file or cell).replace("\\", "/") for file, cell in _FRAME.findall(text)]
+def _frames_in(text: str) -> list[tuple[str, str]]:
+    """Return the file, with slashes, and the function of each frame that a text shows."""
+    return [
+        (
+            (found["file"] or found["other"]).replace("\\", "/"),
+            (found["function"] or found["cell"] or found["called"] or "").strip(),
+        )
+        for found in _FRAME.finditer(text)
+    ]
 
 
 def _quoted(text: str, mentioned: re.Match[str]) -> str:

@@ -29,6 +29,9 @@ _UNREADABLE_SCRIPT = re.compile(r"((?:Syntax|Indentation|Tab)Error): (.*)")  # p
 _QUOTES_FRAMES = ("RayTaskError", "ActorDiedError", "RayActorError")
 """Exceptions that repeat the traceback of a task, or of an actor's creation, without a header."""
 
+_QUOTES_BELOW = "terminated with the following error:"
+"""How torch's spawn introduces the traceback of a process that it started."""
+
 _FRAME = re.compile(r'(\s*)File "([^"]{1,1000})", line (\d+)(?:, in (.{1,300}))?$')
 _GROUP_BARS = re.compile(r"\s*(?:\| ?|\+-[-+ \d.]*$|\+ (?=Exception Group))")
 _EXCEPTION_LINE = re.compile(
@@ -125,7 +128,7 @@ class Traceback:
 
     `pending` counts the headers whose exception has not been read yet. `chained` says that the next traceback
     was announced as chained to this one. `grouped` marks an exception group, `headless` one whose
-    header is not in the log.
+    header is not in the log, and `ignored` one of which Python says that it ignored the exception.
     """
 
     def __init__(self) -> None:
@@ -136,6 +139,7 @@ class Traceback:
         self.chained = False
         self.grouped = False
         self.headless = False
+        self.ignored = False
         self.raised: list[Raised] = []
         self._size = 0
         self._mixed = False  # tracebacks of several ranks are interleaved
@@ -197,7 +201,8 @@ class Traceback:
 
         The quoted traceback is a worker's, or that of a member of an exception group.
         """
-        quoted = "Original Traceback" in text or self._message[-1:] == ['"""']
+        above = self._message[-1] if self._message else ""
+        quoted = "Original Traceback" in text or above == '"""' or above.endswith(_QUOTES_BELOW)
         return bool(self.raised) and (quoted or (self.grouped and not self.chained))
 
     # --- other lines --------------------------------------------------------------------------------

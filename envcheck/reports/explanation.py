@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from envcheck.core.facts import Fact, normalised, package_key
+from envcheck.core.facts import Fact, normalised, package_key, package_name
 from envcheck.core.findings import Finding, Report, Verbosity, Verdict
 from envcheck.core.rules import Fix, Rule, Severity
 from envcheck.core.sanitize import hide_secrets, inline
@@ -25,7 +25,7 @@ from envcheck.logs.missing_names import PYTHON, MissingName
 from envcheck.logs.refused_values import RefusedValue
 from envcheck.reports import code_conditions
 from envcheck.reports.formats.json import diagnostic_tree
-from envcheck.reports.library_answer import LibraryAnswer, library_lines, library_tree
+from envcheck.reports.library_answer import LibraryAnswer, is_stated, library_lines, library_tree
 from envcheck.reports.phrases import diagnostic_line, fix_commands, fix_text
 
 SCHEMA_VERSION = 1
@@ -43,7 +43,8 @@ class MissingAnswer(NamedTuple):
 
     `is_known` means that envcheck knows the package that lacks the name. `calls` says which releases call a
     method with the argument that it does not take, and which releases define the method so. `has_it` says
-    that the release of the judged environment has the name.
+    that the release of the judged environment has the name, and `takes` is the package whose release there
+    takes the argument. `always` says that every release that the asking package accepts has the name.
     """
 
     missing: MissingName
@@ -52,6 +53,13 @@ class MissingAnswer(NamedTuple):
     is_known: bool = False
     calls: tuple[str, ...] = ()
     has_it: bool = False
+    takes: str = ""
+    always: bool = False
+
+    @property
+    def own_file(self) -> bool:
+        """Return whether the module that lacks the name is a file of the user's."""
+        return bool(self.missing.file) and own_code(Frame(self.missing.file, 0, ""))
 
 
 class RefusedAnswer(NamedTuple):
@@ -115,7 +123,7 @@ def _headline(explanation: Explanation) -> str:
     diagnosis = explanation.diagnosis
     cause = diagnosis.cause
     if not diagnosis.failed:
-        return f"No failure found in {'what was read' if explanation.notes else 'this log'}."
+        return _headline_without_failure(explanation)
     if cause is None:
         first = event_text(diagnosis.consequences[0], _SHORT)
         return f"Failed elsewhere; this log contains only consequences: {first}"
@@ -124,11 +132,25 @@ def _headline(explanation: Explanation) -> str:
         return _known_headline(known, cause, explanation)
     if explanation.missing is not None:
         return f"Failed: {_missing_sentence(explanation.missing, explanation)}"
-    members = explanation.library.members if explanation.library else ()
-    if members and not members[0].has.startswith("(") and not members[0].derived:
-        return f"Failed: {event_text(cause, _SHORT)} ({members[0].package} has it: {members[0].releases})"
     unknown = ", cause not known" if explanation.code == UNEXPLAINED else ""
-    return f"Failed{unknown}: {event_text(cause, _SHORT)}"
+    return f"Failed{unknown}: {event_text(cause, _SHORT)}{_who_has_attribute(explanation)}"
+
+
+def _headline_without_failure(explanation: Explanation) -> str:
+    if explanation.diagnosis.survived:
+        return "No failure ended this run: after those below, it trained to its end."
+    return f"No failure found in {'what was read' if explanation.notes else 'this log'}."
+
+
+def _who_has_attribute(explanation: Explanation) -> str:
+    """Return in brackets which releases have the attribute that is missing; empty if that is not known."""
+    members = explanation.library.members if explanation.library else ()
+    if not members or members[0].has.startswith("(") or members[0].derived:
+        return ""
+    has = members[0]
+    if is_stated(has, explanation.report.inventory):
+        return f" ({_with_version(has.package, explanation.report)} has it: another release of it ran)"
+    return f" ({has.package} has it: {has.releases})"
 
 
 def _known_headline(known: Sequence[Match], cause: Cause, explanation: Explanation) -> str:
@@ -141,13 +163,35 @@ def _known_headline(known: Sequence[Match], cause: Cause, explanation: Explanati
         return f"Known failure, and it applies here: {title}"
     if here == "no":
         return f"Failed; the known failure that it resembles does not apply here: {event_text(cause, _SHORT)}"
-    if match.signature.ambiguous:
+    if match.signature.ambiguous or not _shows_loop(match, cause, explanation):
         return f"Failed: {event_text(cause, _SHORT)}. Possible problem: {title}"
     if match.signature.kind == "open":
         return f"Failed; several causes have this text: {title}"
     if alike > 1:
         return f"Known failure, the likeliest of {alike} with this text: {title}"
     return f"Known failure: {title}"
+
+
+_LOOPS = frozenset({"transformers", "accelerate", "trl"})
+"""Packages whose training loop calls into the others."""
+
+
+def _shows_loop(match: Match, cause: Cause, explanation: Explanation) -> bool:
+    """Return whether a traceback shows one of the training loops that a rule is about, if it is about one.
+
+    Without their releases, a traceback in which the user's own code calls the library that raised leaves open
+    whether such a loop took part. A log without a traceback shows nothing against it.
+    """
+    rule = explanation.report.matrix.rule(match.signature.rule) if match.signature.rule else None
+    text = cause.event.text
+    if rule is None or _match_here(match, explanation).answer != "unknown" or 'File "' not in text:
+        return True
+    tables = [
+        {package_name(clause.key) for clause in table if clause.key.startswith("pkg.")} for table in rule.when
+    ]
+    return any(not names & _LOOPS or names <= _LOOPS for names in tables) or any(
+        f"/{name}/" in text for names in tables for name in names & _LOOPS
+    )
 
 
 def _is_alike(match: Match, best: Match, explanation: Explanation) -> bool:
@@ -213,8 +257,8 @@ def _cause(cause: Cause, explanation: Explanation, *, in_full: bool) -> Iterator
     yield f"✗ first cause  {_where(cause, explanation.log)}: {event_text(cause)}"
     if cause.place:
         yield f"    raised  {frame_text(cause.place)}"
-    if later := cause.later:
-        yield f"    became  {' → '.join(dict.fromkeys(_bare(one.name) for one in later))}"
+    if cause.later:
+        yield f"    became  {_became(cause)}"
     if cause.event.times > max(1, len(cause.event.ranks)):
         yield f"    again   {cause.event.times} times, last in line {cause.event.again}"
     yield f"    kind    {_kind(cause)}"
@@ -236,6 +280,15 @@ def _cause(cause: Cause, explanation: Explanation, *, in_full: bool) -> Iterator
         yield from known
     if cause.match is None:
         yield from _resembling_or_general(cause, explanation)
+
+
+def _became(cause: Cause) -> str:
+    """Return what was raised after the told exception, the last with its message if that says more."""
+    names = " → ".join(dict.fromkeys(_bare(one.name) for one in cause.later))
+    said = hide_secrets(without_wrapper(cause.later[-1].message)[:_LONG])
+    told = cause.told.message if cause.told is not None else ""
+    repeats = not said or (bool(told) and told[:40] in said)
+    return names if repeats else f"{names}: {said[:_SHORT]}"
 
 
 def _resembling_or_general(cause: Cause, explanation: Explanation) -> Iterator[str]:
@@ -369,7 +422,8 @@ def _missing_lines(explanation: Explanation) -> Iterator[str]:
         first = f"install {missing.lacks} first (python -m pip install {missing.lacks})"
         yield f"    advice  {first}: without build isolation, a package is built with what is installed"
     means = cause.event.form and cause.event.form.means
-    known = (answer.ranges and not answer.has_it and not _of_itself(missing)) or means
+    differ = answer.ranges and not (answer.has_it or answer.always or _of_itself(missing))
+    known = differ or means
     if missing.installed and missing.kind != "argument" and not (missing.half or known):
         yield f"    advice  {_advice_on_module(answer)}"
     elif (
@@ -389,18 +443,21 @@ def _advice_on_module(answer: MissingAnswer) -> str:
     """Return what to do about a part of a package that no known release is known to have."""
     missing = answer.missing
     root = missing.module.partition(".")[0]
+    if missing.folder or answer.always or answer.own_file:
+        return _advice_on_what_is_imported(answer, root)
     if answer.has_it or _of_itself(missing):
         return (
-            "restart the notebook's kernel or the process after an upgrade; if that does not help, two "
-            f"releases lie in each other's folder: uninstall {missing.lacks} until pip finds none, and "
-            "install it again"
+            "restart the notebook's kernel or the process after an upgrade, and look for a folder "
+            f"{root} beside the script or in the working directory that hides the package; if that does not "
+            f"help, files of two releases lie in one folder: uninstall {missing.lacks} until pip finds none, "
+            "and install it again"
         )
     if missing.lacks == PYTHON:
         return (
             f"if a file of yours is named {root}.py, rename it; otherwise see in Python's documentation "
             f"which releases have it, or take a release of {missing.asks or 'the code'} for this Python"
         )
-    if "." in missing.module and answer.is_known and normalised(root) == missing.lacks:
+    if "." in missing.module and answer.is_known and _is_of_package(root, missing.lacks):
         return (  # no file of the user's has a path inside the package
             f"install {missing.lacks} in the release that the code was written for, mostly the newest (pip "
             f"install --upgrade {missing.lacks}); if it is the newest, upgrade what asks for it"
@@ -412,6 +469,29 @@ def _advice_on_module(answer: MissingAnswer) -> str:
         f"{package} in the release that the code was written for, mostly the newest "
         "(pip install --upgrade)"
     )
+
+
+def _advice_on_what_is_imported(answer: MissingAnswer, root: str) -> str:
+    """Return what to do if the package that is imported is not the whole package."""
+    lacks = answer.missing.lacks
+    if answer.missing.folder:
+        return (
+            f"rename a folder {root} beside the script, in the working directory or on PYTHONPATH; if there "
+            f"is none, an uninstalled {lacks} left its folder: delete that, and install it again"
+        )
+    if answer.own_file:
+        hides = f" (it hides the package {lacks}: rename it)" if answer.is_known else ""
+        return f"look there for the name, or for an import above it that failed{hides}"
+    return (
+        f'run python -c "import {root}" alone in this environment: an error that it shows is the cause. If '
+        "it shows none, two threads or processes import it at once, or it is in a circle of imports; "
+        f"otherwise uninstall {lacks} until pip finds none, and install it again"
+    )
+
+
+def _is_of_package(root: str, package: str) -> bool:
+    """Return whether a module's root has the name of a package, or of the one that it extends."""
+    return package == normalised(root) or package.startswith(f"{normalised(root)}-")
 
 
 def _of_itself(missing: MissingName) -> bool:
@@ -435,6 +515,10 @@ def _missing_sentence(answer: MissingAnswer, explanation: Explanation) -> str:
         )
         return f"{missing.module} was still being imported: {library if missing.asks else own}"
     asks = _with_version(missing.asks, report) if missing.asks else "your own code" if missing.own else ""
+    if missing.kind == "argument" and answer.takes:
+        release = _with_version(answer.takes, report)
+        what = f"{missing.name} in {missing.module}()"
+        return f"{release} takes {what}: another release of it, or another class of this name, is what ran"
     if missing.kind == "argument":
         here = " in this release" if differs else ""
         if not asks:
@@ -451,8 +535,8 @@ def _lacking_sentence(answer: MissingAnswer, asks: str, explanation: Explanation
     report = explanation.report
     cause = explanation.diagnosis.cause
     lacks = _with_version(missing.lacks, report)
-    if answer.has_it:
-        return f"{lacks} has {missing.name} of {missing.module}: another release of it is imported"
+    if said := _not_the_package(answer, asks, lacks):
+        return said
     what = (
         f"the module {missing.module}" if missing.kind == "module" else f"{missing.name} of {missing.module}"
     )
@@ -466,11 +550,31 @@ def _lacking_sentence(answer: MissingAnswer, asks: str, explanation: Explanation
         what = missing.name
     elif not answer.ranges and not answer.is_known and root != root.lower():  # no usual name of a package
         release = f"the file or package that is imported as {root}"
-    elif not answer.ranges and normalised(root) != missing.lacks:
+    elif not answer.ranges and not _is_of_package(root, missing.lacks):
         release = f"this release of {lacks}, or another package that is imported as {root},"
+    if _of_itself(missing):
+        release = f"the {root} that is imported"
     if not asks:
         return f"{release} does not have {what}"
     return f"{asks} asks for {what}, which {release} does not have"
+
+
+def _not_the_package(answer: MissingAnswer, asks: str, lacks: str) -> str:
+    """Return what is said of a name that no release explains; empty if a release may."""
+    missing = answer.missing
+    if missing.folder:
+        hidden = f"the {missing.module} that is imported is a folder without __init__.py"
+        return f"{hidden}, not the package, and has no {missing.name}"
+    if answer.own_file:
+        file = hide_secrets(missing.file)
+        return f"{asks or 'the code'} asks for {missing.name}, which the imported {file} does not have"
+    if answer.has_it:
+        return f"{lacks} has {missing.name} of {missing.module}: another release of it is imported"
+    if answer.always:
+        every = f"every release of {missing.lacks} that it accepts"
+        what = "the package was imported in part only, or its installation is damaged"
+        return f"{asks} asks for {missing.name} of {missing.module}, which {every} has: {what}"
+    return ""
 
 
 def _not_installed(answer: MissingAnswer, asks: str) -> str:
@@ -571,9 +675,17 @@ def _match_here(match: Match, explanation: Explanation) -> EnvironmentMatch:
 
 def _title(match: Match, explanation: Explanation) -> str:
     rule = explanation.report.matrix.rule(match.signature.rule) if match.signature.rule else None
-    if rule is not None:
+    if rule is not None and not _is_told_by_text(match, explanation):
         return _title_of(rule, explanation)
     return explanation.report.language.translate(match.signature.title)
+
+
+def _is_told_by_text(match: Match, explanation: Explanation) -> bool:
+    """Return whether the words of a known failure's text say more for certain than those of its rule.
+
+    Without the facts that the rule asks for, its title would claim a cause that the text alone does not show.
+    """
+    return bool(match.signature.advice) and _match_here(match, explanation).answer == "unknown"
 
 
 def _title_of(rule: Rule, explanation: Explanation) -> str:
@@ -593,9 +705,11 @@ def _match(match: Match, explanation: Explanation, *, in_full: bool) -> Iterator
     applies = here.answer != "no"
     language = explanation.report.language
     remedy = bool(rule.why and not rule.fixes)  # then only the reason says what to do
-    if applies and remedy:
+    if _is_told_by_text(match, explanation):
+        yield f"    advice  {match.signature.advice}"
+    elif applies and remedy:
         yield f"    advice  {language.why(rule.id, rule.why)}"
-    elif applies:
+    if applies and not remedy:
         yield from _fixes(rule, here, explanation, in_full=in_full)
     if applies and in_full:
         yield from (f"    no fix  {fix_text(Fix(useless.set))} ({useless.why})" for useless in rule.no_fixes)
@@ -692,7 +806,8 @@ def _others(explanation: Explanation) -> Iterator[str]:
 
 
 def _may_be_the_cause(match: Match, explanation: Explanation) -> bool:
-    return _names_a_cause(match) and _match_here(match, explanation).answer != "no"
+    may = _names_a_cause(match) and match.signature.kind != "harmless"
+    return may and _match_here(match, explanation).answer != "no"
 
 
 def _names_a_cause(match: Match) -> bool:

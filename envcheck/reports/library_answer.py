@@ -69,8 +69,11 @@ def library_lines(library: LibraryAnswer, inventory: Inventory, message: str = "
             yield f"    takes   {has.package} {has.releases}: {has.owner}{_shortened(has.has)}"
         else:
             yield f"    has it  {has.package} {has.releases}: {has.owner}.{has.has}"
-    if library.members:
-        yield f"    advice  {_advice_on_members(library.members)}"
+    if any(is_stated(has, inventory) for has in library.members):
+        yield f"    advice  {_ADVICE_ON_ANOTHER}"
+    elif library.members:
+        if_its = f"if it is the function of {library.members[0].package}: " if library.own else ""
+        yield f"    advice  {if_its}{_advice_on_members(library.members)}"
     if library.members and library.members[0].derived:
         base = library.members[0].owner
         yield f"    note    a class derived from {base} may be written for another release of it"
@@ -78,6 +81,19 @@ def library_lines(library: LibraryAnswer, inventory: Inventory, message: str = "
     for package in dict.fromkeys(has.package for has in library.members):
         if version := inventory.known(package_key(package)):
             yield f"    judged  {package} {version}"
+
+
+def is_stated(has: Membership, inventory: Inventory) -> bool:
+    """Return whether the release in an inventory is one of these, so that another one must have run."""
+    version = inventory.known(package_key(has.package))
+    return bool(version and has.includes(str(version)))
+
+
+_ADVICE_ON_ANOTHER = (
+    "the release of this environment has it, so it is not what ran: print the module's __file__ and "
+    "__version__ in the run itself (another environment, a checkout, a class of your own of this name), and "
+    "restart a notebook's kernel after an upgrade"
+)
 
 
 def _advice_on_members(members: Sequence[Membership]) -> str:

@@ -91,7 +91,8 @@ NAMES = """# read: 0.20 to 0.40
                 "huggingface_hub.inference.AsyncClient: from 0.30 on",
             ],
         ),
-        ("module", "x", "huggingface_hub.inference._client", ["huggingface_hub.inference: from 0.24 on"]),
+        # The modules above it were imported before, so in which releases they are says nothing.
+        ("module", "x", "huggingface_hub.inference._client", []),
         ("name", "nothing_of_this_name", "huggingface_hub", []),
         ("argument", "tqdm", "huggingface_hub.hf_hub_download", []),
     ],

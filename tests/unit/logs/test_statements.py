@@ -313,7 +313,7 @@ MEANINGS = TREE["tables"]["exception_meaning"]
 def test_a_message_means_what_its_row_says(row: dict[str, Any]) -> None:
     name, _, message = row["text"].partition(": ")
 
-    place = Frame(row["place"], 3, "read") if "place" in row else None
+    place = Frame(row["place"], 3, row.get("function", "read")) if "place" in row else None
     found = LOOK.statements.meaning(Raised(name, message, place, row.get("example", "")))
 
     assert found is not None
@@ -353,7 +353,7 @@ def test_a_json_error_of_an_answer_is_not_one_of_a_file() -> None:
     answered = (
         '  File "/e/lib/python3.10/site-packages/requests/models.py", line 974, in json\n    loads(text)\n'
     )
-    read = '  File "/e/lib/python3.10/site-packages/peft/config.py", line 97, in read\n    json.load(file)\n'
+    read = '  File "/usr/lib/python3.10/json/__init__.py", line 293, in load\n    return loads(fp.read())\n'
 
     of_server, of_file = diagnosed(begin + answered + inner + end), diagnosed(begin + read + inner + end)
 

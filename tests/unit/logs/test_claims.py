@@ -1,0 +1,542 @@
+"""What a log does not show is not claimed: each test is a text that has another cause than the usual one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from pathlib import Path
+
+import pytest
+
+from envcheck.commands import examine, explain
+from envcheck.commands.examine import ExamineRequest
+from envcheck.core.findings import Verbosity
+from envcheck.host.machine import Host
+from envcheck.logs.diagnosis import Cause
+from envcheck.reports.explanation import FAILED, NOTHING, UNEXPLAINED, Explanation, render
+
+SITE = "/opt/conda/lib/python3.11/site-packages"
+STEPS = "".join(f"{{'loss': {2 - step / 500:.3f}, 'epoch': {step / 100:.2f}}}\n" for step in range(400))
+END = "{'train_runtime': 1000.0, 'train_samples_per_second': 3.2, 'train_loss': 1.1, 'epoch': 3.0}\n"
+
+Explain = Callable[..., Explanation]
+
+
+def traceback(exception: str, *frames: tuple[str, int, str, str]) -> str:
+    lines = ["Traceback (most recent call last):"]
+    for file, line, function, source in frames:
+        lines += [f'  File "{file}", line {line}, in {function}', f"    {source}"]
+    return "\n".join([*lines, exception, ""])
+
+
+def of_own_code(exception: str, source: str) -> str:
+    return traceback(exception, ("/home/me/train.py", 40, "step", source))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _read_once() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(examine, "source_tree", lru_cache(examine.source_tree))
+        yield
+
+
+@pytest.fixture
+def explained(tmp_path: Path) -> Explain:
+    def explained(text: str, **packages: str) -> Explanation:
+        facts = tmp_path / "facts.toml"
+        named = "".join(f'{name} = "{version}"\n' for name, version in packages.items())
+        facts.write_text(f'python = {{ version = "3.11.9" }}\n[pkg]\n{named}')
+        return explain.explain_chunks(ExamineRequest(facts=str(facts)), "log", [text.encode()], Host())
+
+    return explained
+
+
+def cause_of(found: Explanation) -> Cause:
+    assert found.diagnosis.cause is not None
+    return found.diagnosis.cause
+
+
+def answer(found: Explanation) -> str:
+    return render(found, Verbosity.USUAL)
+
+
+# --- one message, several causes ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("log", "claim"),
+    [
+        (
+            of_own_code(
+                "RuntimeError: mat1 and mat2 shapes cannot be multiplied (8x4096 and 1x4096)",
+                "x @ self.head.T",
+            ),
+            "bitsandbytes",
+        ),
+        (
+            of_own_code(
+                "RuntimeError: The size of tensor a (0) must match the size of tensor b (16) at non-singleton "
+                "dimension 0",
+                "loss = (advantage * logp).mean()",
+            ),
+            "set_z3_leaf_modules",
+        ),
+        (of_own_code("ValueError: Template mail does not exist.", "env.get('mail')"), "LLaMA-Factory"),
+        (
+            of_own_code(
+                "TypeError: RewardModel.__init__() got an unexpected keyword argument 'dropout'",
+                "m = RewardModel(base, dropout=0.1)",
+            ),
+            "from_pretrained",
+        ),
+        (
+            of_own_code(
+                "TypeError: compute_reward() missing 1 required positional argument: 'answer'",
+                "r = compute_reward(a)",
+            ),
+            "data set",
+        ),
+        (
+            of_own_code(
+                "TypeError: only integer tensors of a single element can be converted to an index",
+                "x = a * items[at]",
+            ),
+            "one of the factors",
+        ),
+        (
+            of_own_code("AttributeError: 'NoneType' object has no attribute 'logits'", "p = out.logits"),
+            "fused loss",
+        ),
+        (
+            of_own_code(
+                "AttributeError: 'NoneType' object has no attribute 'strip'",
+                "end = tokenizer.eos_token.strip()",
+            ),
+            "no tokenizer",
+        ),
+        (
+            traceback(
+                "KeyError: 'accc'", (f"{SITE}/lm_eval/api/registry.py", 70, "get_metric", "return ALL[name]")
+            ),
+            "no model",
+        ),
+        (
+            "RuntimeError: CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`\n",
+            "out of memory",
+        ),
+        ("RuntimeError: No CUDA GPUs are available\n", "hides every GPU"),
+        (
+            of_own_code(
+                "requests.exceptions.HTTPError: 403 Client Error: Forbidden for url: https://a.b", "r.json()"
+            ),
+            "the Hub",
+        ),
+    ],
+)
+def test_a_text_with_several_causes_is_not_taken_for_one(log: str, claim: str, explained: Explain) -> None:
+    found = explained(log)
+
+    assert found.diagnosis.failed
+    assert claim not in answer(found)
+
+
+def test_a_text_that_is_read_as_json_may_not_come_from_a_file(explained: Explain) -> None:
+    raised = (
+        "/usr/lib/python3.11/json/decoder.py",
+        355,
+        "raw_decode",
+        "raise JSONDecodeError(a, s, b) from None",
+    )
+    loads = ("/usr/lib/python3.11/json/__init__.py", 346, "loads", "return _default_decoder.decode(s)")
+    load = ("/usr/lib/python3.11/json/__init__.py", 293, "load", "return loads(fp.read())")
+    error = "json.decoder.JSONDecodeError: Expecting value: line 1 column 1 (char 0)"
+
+    of_text, of_file = (
+        explained(traceback(error, loads, raised)),
+        explained(traceback(error, load, loads, raised)),
+    )
+
+    assert of_text.code == UNEXPLAINED
+    assert "a text that is read as JSON" in answer(of_text)
+    assert "a file that is read as JSON" in answer(of_file)
+
+
+def test_a_version_that_cannot_be_read_is_a_damaged_installation(explained: Explain) -> None:
+    asked = (f"{SITE}/transformers/utils/versions.py", 60, "require_version", "version.parse(got_ver)")
+    parsed = (f"{SITE}/packaging/version.py", 200, "__init__", "match = self._regex.search(version)")
+
+    found = explained(
+        traceback("TypeError: expected string or bytes-like object, got 'NoneType'", asked, parsed)
+    )
+
+    assert ".dist-info" in answer(found)
+
+
+def test_a_tensor_larger_than_any_gpu_is_no_plain_lack_of_memory(explained: Explain) -> None:
+    huge = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1042.00 GiB. GPU 0 has 79.15 GiB.\n"
+
+    assert "One tensor is larger than the GPU" in answer(explained(huge))
+    assert "One tensor" not in answer(explained(huge.replace("1042", "10")))
+
+
+# --- whose file, whose class ----------------------------------------------------------------------------
+
+
+def test_a_folder_with_the_name_of_a_package_is_not_the_package(explained: Explain) -> None:
+    said = "ImportError: cannot import name 'load_dataset' from 'datasets' ({})"
+    source = "from datasets import load_dataset"
+
+    own = answer(explained(of_own_code(said.format("/home/me/datasets/__init__.py"), source)))
+    bare = answer(explained(of_own_code(said.format("unknown location"), source)))
+
+    assert "release of datasets" not in own
+    assert "it hides the package datasets" in own
+    assert "a folder without __init__.py, not the package" in bare
+
+
+def test_a_module_that_no_release_has_is_not_one_of_other_releases(explained: Explain) -> None:
+    log = of_own_code(
+        "ModuleNotFoundError: No module named 'trl.trainer.foo'", "from trl.trainer.foo import X"
+    )
+
+    found = explained(log)
+
+    assert found.code == UNEXPLAINED
+    assert "has it" not in answer(found)
+
+
+def test_a_class_of_another_package_with_the_same_name_is_not_meant(explained: Explain) -> None:
+    asked = (
+        f"{SITE}/trl/trainer/grpo_trainer.py",
+        900,
+        "_move_model_to_vllm",
+        "self.vllm_client.update(name)",
+    )
+
+    found = answer(
+        explained(traceback("AttributeError: 'GRPOTrainer' object has no attribute 'vllm_client'", asked))
+    )
+
+    assert "ms-swift" not in found
+    assert "self.use_vllm" in found
+
+
+def test_a_plain_name_may_be_that_of_a_class_of_the_users(explained: Explain) -> None:
+    log = of_own_code(
+        "AttributeError: 'Trainer' object has no attribute 'optimizer_step'", "self.optimizer_step()"
+    )
+
+    assert "transformers" not in answer(explained(log))
+
+
+def test_a_rule_on_a_librarys_trainers_is_not_about_the_users_class(explained: Explain) -> None:
+    called = (f"{SITE}/transformers/trainer.py", 2400, "train", "self.get_batch_samples(epoch, n, device)")
+    said = "TypeError: {}.get_batch_samples() takes 3 positional arguments but 4 were given"
+
+    own, of_trl = (
+        answer(explained(traceback(said.format(name), called))) for name in ("MyTrainer", "DPOTrainer")
+    )
+
+    assert "trl-lt012" not in own
+    assert "trl-lt012" in of_trl
+
+
+# --- what the log says of releases ------------------------------------------------------------------------
+
+
+def test_a_release_that_takes_an_argument_is_not_blamed_for_it(explained: Explain) -> None:
+    said = "TypeError: TrainingArguments.__init__() got an unexpected keyword argument 'evaluation_strategy'"
+    log = of_own_code(said, "args = TrainingArguments(evaluation_strategy='steps')")
+
+    old, new = explained(log, transformers="4.30.2"), explained(log, transformers="4.57.1")
+
+    assert "no longer takes" not in answer(old)
+    assert "transformers 4.30.2 takes evaluation_strategy" in answer(old).splitlines()[0]
+    assert "no longer takes" in answer(new).splitlines()[0]
+
+
+def test_a_release_that_has_a_name_is_not_blamed_for_its_absence(explained: Explain) -> None:
+    name = "Qwen2VLForConditionalGeneration"
+    log = of_own_code(
+        f"ImportError: cannot import name '{name}' from 'transformers' ({SITE}/transformers/__init__.py)",
+        f"from transformers import {name}",
+    )
+
+    has, lacks = (answer(explained(log, transformers=version)) for version in ("4.57.1", "4.40.0"))
+
+    assert "another release of it is imported" in has.splitlines()[0]
+    assert "4.40.0 does not have" in lacks.splitlines()[0]
+
+
+def test_a_loop_that_the_traceback_does_not_show_is_only_possible(explained: Explain) -> None:
+    said = "AssertionError: no_sync context manager is incompatible with gradient partitioning logic of ZeRO stage 2"
+    raised = (
+        f"{SITE}/deepspeed/runtime/engine.py",
+        2000,
+        "no_sync",
+        "assert not self.partitions_gradients()",
+    )
+    loop = (f"{SITE}/transformers/trainer.py", 2500, "_inner_training_loop", "with context():")
+
+    by_own = answer(
+        explained(traceback(said, ("/home/me/train.py", 9, "main", "with engine.no_sync():"), raised))
+    )
+    by_trainer = answer(explained(traceback(said, loop, raised)))
+
+    assert "Possible problem" in by_own.splitlines()[0]
+    assert by_trainer.startswith("Known failure")
+
+
+# --- when in the run --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("steps", [STEPS, "".join(STEPS.splitlines(keepends=True)[:50])])
+def test_an_error_in_a_run_that_trained_to_its_end_did_not_end_it(steps: str, explained: Explain) -> None:
+    found = explained(of_own_code("ZeroDivisionError: division by zero", "x / y") + steps + END)
+
+    assert found.code == NOTHING
+    assert "ZeroDivisionError" in answer(found)
+
+
+def test_an_error_after_the_end_of_the_training_counts(explained: Explain) -> None:
+    found = explained(
+        STEPS + END + of_own_code("OSError: [Errno 28] No space left on device", "torch.save(x, p)")
+    )
+
+    assert found.code == FAILED
+
+
+def test_an_attempt_before_the_training_began_is_not_the_cause(explained: Explain) -> None:
+    first = of_own_code("ModuleNotFoundError: No module named 'deepspeed'", "import deepspeed")
+    steps = "".join(STEPS.splitlines(keepends=True)[:30])
+    last = of_own_code(
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.", "loss.backward()"
+    )
+
+    found = explained(first + steps + last)
+
+    assert cause_of(found).kind == "memory"
+    assert "ModuleNotFoundError" in answer(found)
+
+
+def test_a_crash_after_training_began_outweighs_an_import_that_failed_before(explained: Explain) -> None:
+    tried = (f"{SITE}/apex/__init__.py", 3, "<module>", "import amp_C")
+    missing = traceback("ImportError: libcudart.so.11.0: cannot open shared object file", tried)
+
+    found = explained(missing + "step 1 loss: 2.0\nstep 2 loss: 1.9\nSegmentation fault (core dumped)\n")
+
+    assert cause_of(found).kind == "crash"
+
+
+def test_an_exception_that_python_ignored_is_no_failure(explained: Explain) -> None:
+    raised = traceback(
+        "TypeError: 'NoneType' object is not callable", (f"{SITE}/x/y.py", 3, "__del__", "self.close()")
+    )
+
+    assert explained(f"done\nException ignored in: <function F.__del__ at 0x7f>\n{raised}").code == NOTHING
+    assert explained(raised).code == UNEXPLAINED
+
+
+def test_an_error_that_a_line_only_names_is_no_failure(explained: Explain) -> None:
+    line = "INFO if you see RuntimeError: CUDA error: no kernel image is available for execution on the device, upgrade\n"
+
+    assert explained(line + STEPS).code == NOTHING
+
+
+def test_the_time_limit_of_a_job_outweighs_the_interrupt_that_it_sent(explained: Explain) -> None:
+    line = "slurmstepd: error: *** JOB 123 ON n1 CANCELLED AT 2026-01-01T00:00:00 DUE TO TIME LIMIT ***\n"
+
+    found = explained(line + of_own_code("KeyboardInterrupt", "train()"))
+
+    assert "time limit" in answer(found)
+    assert [cause.event.exceptions[0].name for cause in found.diagnosis.consequences] == ["KeyboardInterrupt"]
+
+
+def test_the_error_of_a_spawned_process_is_the_cause_of_its_end(explained: Explain) -> None:
+    join = (
+        f"{SITE}/torch/multiprocessing/spawn.py",
+        200,
+        "join",
+        "raise ProcessRaisedException(msg, i, pid)",
+    )
+    parent = traceback("torch.multiprocessing.spawn.ProcessRaisedException: ", join)
+    own = of_own_code("NameError: name 'hidden' is not defined", "m = Linear(hidden)")
+
+    found = explained(f"{parent}\n-- Process 1 terminated with the following error:\n{own}")
+
+    assert "NameError" in answer(found).splitlines()[0]
+
+
+# --- what no release explains -----------------------------------------------------------------------------
+
+
+def test_a_model_type_of_no_release_is_not_one_of_a_later_release(explained: Explain) -> None:
+    said = (
+        "ValueError: The checkpoint you are trying to load has model type `{}` but Transformers does not recognize "
+        "this architecture. This could be because of an issue with the checkpoint.\n"
+    )
+
+    unknown, later = answer(explained(said.format("llava_qwen"))), answer(explained(said.format("qwen3_moe")))
+
+    assert "no release of transformers that was read has the model type llava_qwen" in unknown
+    assert "later release" not in unknown
+    assert "later release" in later
+
+
+def test_the_command_of_a_package_is_not_of_another_release_than_its_modules(explained: Explain) -> None:
+    script = ("/root/miniconda3/envs/py3.11/bin/axolotl", 5, "<module>", "from axolotl.cli.main import main")
+
+    found = answer(explained(traceback("ModuleNotFoundError: No module named 'axolotl.cli'", script)))
+
+    assert "release of axolotl" not in found
+    assert "a folder axolotl" in found
+
+
+def test_a_name_that_every_accepted_release_has_is_not_one_of_releases(explained: Explain) -> None:
+    asked = (f"{SITE}/vllm/config.py", 18, "<module>", "from transformers import GenerationConfig")
+    said = f"ImportError: cannot import name 'GenerationConfig' from 'transformers' ({SITE}/transformers/__init__.py)"
+
+    found = explained(traceback(said, asked))
+
+    assert found.code == UNEXPLAINED
+    assert "imported in part only" in answer(found).splitlines()[0]
+
+
+def test_a_namespace_package_is_not_the_package_whose_name_it_begins_with(explained: Explain) -> None:
+    found = answer(explained("ImportError: cannot import name 'NeuronTrainer' from 'optimum.neuron'\n"))
+
+    assert "this release of optimum-neuron does not have NeuronTrainer" in found
+
+
+def test_releases_below_a_guarded_import_are_not_said_to_have_the_name(explained: Explain) -> None:
+    found = answer(explained("ImportError: cannot import name 'is_mlu_available' from 'accelerate.utils'\n"))
+
+    assert "accelerate from 0.29.0 on" in found
+    assert "0.20.3" not in found
+
+
+def test_releases_that_have_a_module_are_not_said_to_have_a_name_of_it(explained: Explain) -> None:
+    module = "transformers.models.granitemoe.modeling_granitemoe"
+
+    found = answer(
+        explained(f"ImportError: cannot import name 'GraniteMoeParallelExperts' from '{module}'\n")
+    )
+
+    assert "has it" not in found
+
+
+def test_a_keyword_that_libraries_pass_says_nothing_of_the_users_class(explained: Explain) -> None:
+    said = (
+        "TypeError: mDPODataCollatorBunny.__init__() got an unexpected keyword argument 'max_prompt_length'\n"
+    )
+
+    found = answer(explained(said))
+
+    assert "in this release" not in found
+    assert "passes" not in found
+
+
+def test_an_attribute_is_not_set_by_a_package_that_does_not_have_the_class(explained: Explain) -> None:
+    said = "AttributeError: 'AutoModelForCausalLMWithValueHead' object has no attribute 'base_model_prefix'\n"
+
+    assert "set by" not in answer(explained(said))
+
+
+# --- what is a failure, and what the log says of releases ----------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        "The conflict is caused by:\n    a 1.0.0 depends on torch<=1.12.1 and >=1.9.1\n    peft 0.11.1 depends on torch>=1.13.0\n",
+        "undefined symbol: _ZNK3c105Error4whatEv\n",
+        "nvidia-container-cli: requirement error: unsatisfied condition: cuda>=12.8\n",
+    ],
+)
+def test_a_quotation_without_its_first_line_is_a_failure(log: str, explained: Explain) -> None:
+    found = explained(log)
+
+    assert found.code == FAILED
+    assert cause_of(found).event.form
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "Requirement already satisfied: transformers in c:\\env\\lib\\site-packages (4.44.2)\n",
+        "Transformers 4.44.2\n",
+        "- Transformers: 4.44.2\n",
+        "peft==0.15.1\ntransformers==4.44.2\n",
+    ],
+)
+def test_a_release_that_is_written_down_is_that_of_the_log(lines: str) -> None:
+    log = f"{lines}ImportError: cannot import name 'cached_path' from 'transformers'\n"
+
+    found = explain.explain_chunks(ExamineRequest(), "log", [log.encode()], Host())
+
+    assert {fact.key: fact.value for fact in found.printed}["pkg.transformers"] == "4.44.2"
+
+
+def test_a_message_that_says_what_to_install_is_repeated(explained: Explain) -> None:
+    found = explained("RuntimeError: this kernel gives wrong results here. Please install tilelang\n")
+
+    assert cause_of(found).kind == "missing"
+
+
+def test_the_name_of_an_exception_alone_resembles_no_known_failure(explained: Explain) -> None:
+    assert "deepspeed-curand" not in answer(explained("ImportError: cannot open the file\n"))
+
+
+def test_a_worker_that_died_may_not_have_been_killed(explained: Explain) -> None:
+    said = "The actor is dead because its worker process has died. Worker exit type: SYSTEM_ERROR Worker exit detail: x\n"
+
+    assert explained(said).code == UNEXPLAINED
+
+
+def test_a_job_that_was_preempted_did_not_fail_before(explained: Explain) -> None:
+    line = "slurmstepd: error: *** STEP 1.0 ON n1 CANCELLED AT 2026-01-01T00:00:00 DUE TO PREEMPTION ***\n"
+
+    assert "needed for another job" in answer(explained(line))
+
+
+def test_a_harmless_remark_is_not_said_to_be_the_cause(explained: Explain) -> None:
+    remark = "[WARNING] async_io requires the dev libaio .so object and headers but these were not found.\n"
+
+    found = explained(remark + of_own_code("ValueError: bad rate", "raise ValueError('bad rate')"))
+
+    assert "may be the cause" not in answer(found)
+
+
+def test_probabilities_that_are_none_are_no_index_out_of_range(explained: Explain) -> None:
+    raised = of_own_code("RuntimeError: CUDA error: device-side assert triggered", "model.generate(ids)")
+    kernel = "../aten/src/TensorCompare.cu:110: block: [0,0,0] Assertion `probability tensor contains either `inf`, `nan` or element < 0` failed.\n"
+
+    assert "inf or NaN" in answer(explained(kernel + raised)).splitlines()[0]
+    assert "inf or NaN" not in answer(explained(raised)).splitlines()[0]
+
+
+def test_what_an_exception_became_is_told_with_its_message(explained: Explain) -> None:
+    first = of_own_code("KeyError: 'abc'", "return cache[name]")
+    then = of_own_code("FileNotFoundError: no file for abc", "return load(name)")
+
+    found = explained(
+        f"{first}\nDuring handling of the above exception, another exception occurred:\n\n{then}"
+    )
+
+    assert "became  FileNotFoundError: no file for abc" in answer(found)
+
+
+def test_the_class_of_a_constructor_is_taken_from_the_line_that_calls_it(explained: Explain) -> None:
+    said = "TypeError: __init__() got an unexpected keyword argument 'limit_mm_per_prompt'"
+
+    found = explained(of_own_code(said, "AsyncLLMEngine.from_engine_args(AsyncEngineArgs(**engine_args))"))
+
+    assert "AsyncEngineArgs.limit_mm_per_prompt" in answer(found)
+
+
+def test_a_short_text_of_a_library_that_was_not_read_is_not_another_librarys(explained: Explain) -> None:
+    raised = (f"{SITE}/somelib/models.py", 9, "build", "raise ValueError(f'Unsupported model type: {name}')")
+
+    found = explained(traceback("ValueError: Unsupported model type: foo", raised))
+
+    assert "raises it" not in answer(found)
