@@ -35,6 +35,9 @@ ARGUMENTS = "arguments"
 LAUNCHED_BY = "launched_by"
 """The name in a condition for what starts the processes of a program of Python."""
 
+STARTED = "started_processes"
+"""The name in a condition for how many processes a launcher starts."""
+
 CODE = "code"
 """The name in a condition whose value must be a function that the program's code calls."""
 
@@ -128,7 +131,9 @@ class DialectContext:
             return Tri.of(self._is_started_by(name, str(expected)))
         if name == CODE:
             return Tri.of(self.document.source is not None and expected in self.document.source.calls)
-        value = self._value_or_default(name)
+        value = self.document.processes or None if name == STARTED else self._value_or_default(name)
+        if name == STARTED and value is None:
+            return Tri.MAYBE
         if isinstance(value, Unknown) or (value == "auto" and expected != "auto"):
             return Tri.MAYBE
         return Tri.of(_satisfies(value, expected))

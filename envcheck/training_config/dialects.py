@@ -44,6 +44,7 @@ class DialectRow(NamedTuple):
     source: str = ""
     package: str = ""  # the package whose releases `versions` are
     off: Sequence[str] = ()  # settings that leave it without effect if one of them is off
+    shared: bool = False  # one of `tables/arguments.toml`, whose names a program may define itself
 
 
 class Implied(NamedTuple):
@@ -207,6 +208,7 @@ class _RecognisedBy(NamedTuple):
     read_from: str = ""  # the releases of `package` whose code the rows were taken from
     inside: str = ""  # name of the file in the folder that a setting names, such as a local model's
     in_packages: Sequence[str] = ()  # packages of which the program's code imports one, if it can be read
+    never_with: Sequence[str] = ()  # settings that show that a file is something else
     in_code: Sequence[str] = ()  # names that the program's code contains, if it can be read
     strict: str = ""  # the program that refuses JSON with comments, as the end of a sentence
     fills: bool = False  # whether its trainer fills in what a DeepSpeed configuration leaves "auto"
@@ -320,7 +322,7 @@ class Dialect(_RecognisedBy):
 _OWN_FIELDS = (
     "title", "trainer", "package", "forms", "marks", "programs", "unknown", "twice", "auto", "sources",
     "unread", "enough", "spelled", "inside", "closed", "read_from", "proofs", "inherits", "in_code",
-    "in_packages",
+    "in_packages", "never_with",
 )  # fmt: skip
 """Fields of a file that are not inherited."""
 
@@ -341,7 +343,7 @@ def load(
     Raises:
         ValueError: a shared row has an unknown field, or a dialect extends one that does not exist.
     """
-    files = _Files(trees, [_row(DialectRow, row) for row in shared])
+    files = _Files(trees, [_row(DialectRow, {**row, "shared": True}) for row in shared])
     return {name: _dialect(name, files) for name in sorted(trees)}
 
 
@@ -418,6 +420,7 @@ def recognised(document: Document, dialects: Mapping[str, Dialect]) -> Dialect |
         dialect
         for dialect in dialects.values()
         if document.form in dialect.forms
+        and not names & {*dialect.never_with}
         and own_marks(dialect) >= dialect.enough
         and not _is_of_another_program(document, dialect)
     ]

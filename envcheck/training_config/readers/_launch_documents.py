@@ -303,7 +303,10 @@ class _LaunchDocuments:
         last = self._document(tuple(settings), program, "", written)._replace(incomplete=incomplete)
         program_name = self.line.program[-1]
         if len(self.line.program) == 1 and isinstance(started_by.value, str):
-            last = last._replace(launcher=started_by.value)
+            count = str(processes.value) if processes else ""
+            last = last._replace(
+                launcher=started_by.value, processes=int(count) if count.isdecimal() else 0
+            )
         if program_name.partition(".")[0] in _TRAINING_PACKAGES:  # its dialect describes it
             composed = self._hydra_config(program_name, settings, place)
             return [*found, last._replace(settings=(*last.settings, *composed))]
