@@ -131,9 +131,7 @@ class DialectContext:
             return Tri.of(self._is_started_by(name, str(expected)))
         if name == CODE:
             return Tri.of(self.document.source is not None and expected in self.document.source.calls)
-        value = self.document.processes or None if name == STARTED else self._value_or_default(name)
-        if name == STARTED and value is None:
-            return Tri.MAYBE
+        value = self._started() if name == STARTED else self._value_or_default(name)
         if isinstance(value, Unknown) or (value == "auto" and expected != "auto"):
             return Tri.MAYBE
         return Tri.of(_satisfies(value, expected))
@@ -146,6 +144,10 @@ class DialectContext:
             return any(expected in word for word in self.document.program)
         words = expected.split()
         return [word.rpartition("/")[2] for word in self.document.program[-len(words) :]] == words
+
+    def _started(self) -> SettingValue:
+        """Return how many processes the launcher starts."""
+        return self.document.processes or Unknown("the launcher does not say how many processes it starts")
 
     def _may_start_processes(self) -> bool:
         """Return whether the program may start processes, or expects to be one of several.

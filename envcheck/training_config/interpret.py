@@ -48,7 +48,10 @@ _SWITCHES: Mapping[str, Sequence[str]] = {
 }
 """Settings of a whole file that switch on what one of its sections describes."""
 
-_OWN_NAMES = ("precision", "mixed_precision", "gradient_checkpointing", "attn_implementation")
+_OWN_NAMES = (
+    "precision", "mixed_precision", "gradient_checkpointing", "use_gradient_checkpointing",
+    "attn_implementation", "use_lora", "use_peft", "lora_enable", "enable_lora", "use_qlora",
+)  # fmt: skip
 _OF_TRAINING = re.compile(r"(?:num_|max_|train_|n_)*(?:epochs?|steps)|learning_rate|lr|(?:\w+_)?batch_size")
 """Names of settings that only a file for a training has."""
 

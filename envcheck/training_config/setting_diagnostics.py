@@ -78,8 +78,8 @@ class SettingDiagnostics:
     def _is_defined_by_program(self, row: DialectRow, setting: Setting) -> bool:
         """Return whether a program may give the name of a shared row another meaning.
 
-        Its own parser may expect a number where others expect a word (`bits: 16`), a section of that name, or,
-        if no trainer is recognised, a word where others expect true or false.
+        Its own parser may expect a number where others expect a word (`bits: 16`), or a section of that name.
+        If no trainer is recognised, it may expect a word where others expect true or false.
         """
         if not row.shared:
             return False

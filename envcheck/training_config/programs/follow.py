@@ -45,17 +45,19 @@ def follow(
     given: Mapping[str, Value],
     rest: str = "",
     more: Mapping[str, tuple[Value, ...]] = MappingProxyType({}),
+    environment: Mapping[str, Value] = MappingProxyType({}),
 ) -> FollowedProgram | None:
     """Return what a program calls; None if its file cannot be read.
 
     `given` are its arguments by name, `rest` the reason why there may be others, or "". `more` are the words
-    after the value of an argument, which belong to it if it takes a list.
+    after the value of an argument, which belong to it if it takes a list. `environment` are the variables
+    that a launch script sets; all others are assumed not to be set.
     """
     project = Project(beside)
     module = project.read(path)
     if module is None:
         return None
-    follower = Follower(project, read_configuration, given, rest, more)
+    follower = Follower(project, read_configuration, given, rest, more, environment)
     waiting_from = 0
     try:
         follower.run_module(module)

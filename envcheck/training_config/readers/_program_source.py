@@ -131,11 +131,12 @@ def follow_program(
     given: Mapping[str, Any],
     rest: str = "",
     more: Mapping[str, tuple[Any, ...]] = MappingProxyType({}),
+    environment: Mapping[str, Any] = MappingProxyType({}),
 ) -> FollowedProgram | None:
     """Follow a program that is started in a folder with the arguments `given`; None if it is not here.
 
     `rest` is the reason why it may have other arguments, or ""; `more` are the words after the value of an
-    argument, by its name.
+    argument, by its name. `environment` are the variables that a launch script sets.
     """
 
     def configuration(name: str) -> Mapping[str, Any] | None:
@@ -144,7 +145,7 @@ def follow_program(
                 return _nested(text, each)
         return None
 
-    return follow(path, beside, configuration, given, rest, more)
+    return follow(path, beside, configuration, given, rest, more, environment)
 
 
 def _nested(text: str, name: str) -> Mapping[str, Any] | None:

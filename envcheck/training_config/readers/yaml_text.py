@@ -71,7 +71,7 @@ _Pairs: TypeAlias = tuple[tuple[str, Place, _YamlNode], ...]
 
 
 def _without_wrappers(pairs: _Pairs) -> _Pairs:
-    """Return the settings that Weights & Biases recorded for a run, each written `name: {desc: …, value: …}`."""
+    """Return the settings that Weights & Biases recorded, each written `name: {desc: …, value: …}`."""
     if not any(name in _OF_WANDB for name, _, _ in pairs):
         return pairs
     return tuple((name, place, _recorded(node)) for name, place, node in pairs if name not in _OF_WANDB)
