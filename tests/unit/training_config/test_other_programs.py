@@ -1,0 +1,194 @@
+"""Launchers and trainers with a command of their own, records of a training, and what a program's own names mean."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from envcheck.commands import examine
+from envcheck.commands.training_files import Configured, configured
+from envcheck.core.errors import InputError
+
+SHARED = examine.source_tree()["tables"]["argument"]
+
+
+def read(folder: Path, files: dict[str, str]) -> Configured:
+    """Write the files and read the first of them."""
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    return configured([str(folder / next(iter(files)))], SHARED, {})
+
+
+def facts(folder: Path, files: dict[str, str]) -> dict[str, object]:
+    """Return the values of the facts that the first file states."""
+    found = read(folder, files).facts
+    return {fact.key.removeprefix("train."): fact.value for fact in found if fact.value is not None}
+
+
+def errors(folder: Path, files: dict[str, str]) -> list[str]:
+    """Return the texts of the errors in the first file."""
+    return [remark.text for remark in read(folder, files).remarks if remark.severity.value == "error"]
+
+
+AUTOTRAIN = """
+task: llm-sft
+base_model: meta-llama/Llama-3.1-8B
+project_name: a
+backend: local
+data: {path: d}
+params: {block_size: 1024, epochs: 1, batch_size: 2, peft: true, quantization: int4, mixed_precision: bf16}
+"""
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        (
+            {
+                "run.sh": "torchx run -s slurm dist.ddp -j 2x8 --script train.py -- --bf16 true --output_dir o\n"
+            },
+            {"parallel": "ddp", "world_size": 16, "precision": "bf16"},
+        ),
+        (
+            {"run.sh": "colossalai run --nproc_per_node 4 train.py --learning_rate 1 --use_lora\n"},
+            {"world_size": 4, "adapter": "lora"},
+        ),
+        (
+            {"run.sh": "autotrain llm --train --model m --peft --quantization int4 --mixed-precision bf16\n"},
+            {"adapter": "lora", "quantization": "nf4", "precision": "bf16", "gradient_checkpointing": True},
+        ),
+        (
+            {"run.sh": "autotrain llm --train --model m --trainer dpo --disable-gradient-checkpointing\n"},
+            {"adapter": "none", "quantization": "none", "trainer": "trl", "gradient_checkpointing": False},
+        ),
+        (
+            {"run.sh": "autotrain --config a.yaml\n", "a.yaml": AUTOTRAIN},
+            {"trainer": "trl", "adapter": "lora", "quantization": "nf4", "precision": "bf16"},
+        ),
+        (
+            {"run.sh": "litgpt finetune_lora m --quantize bnb.nf4 --precision bf16-true\n"},
+            {"adapter": "lora", "quantization": "nf4", "parallel": "none", "gradient_checkpointing": False},
+        ),
+        (
+            {"run.sh": "litgpt finetune_full m --devices 4\n"},
+            {"adapter": "none", "parallel": "fsdp1", "gradient_checkpointing": True},
+        ),
+    ],
+    ids=["TorchX", "Colossal-AI", "AutoTrain", "AutoTrain full", "AutoTrain file", "LitGPT", "LitGPT full"],
+)
+def test_a_command_of_its_own_is_read(
+    tmp_path: Path, files: dict[str, str], expected: dict[str, object]
+) -> None:
+    found = facts(tmp_path, files)
+    assert {key: found.get(key) for key in expected} == expected
+
+
+def test_litgpt_finetune_does_not_say_which_variant_it_is(tmp_path: Path) -> None:
+    found = facts(tmp_path, {"run.sh": "litgpt finetune lora --precision bf16-true --quantize bnb.nf4\n"})
+    assert "adapter" not in found
+
+
+TRAINER = """
+import os, torch
+from transformers import Trainer, TrainingArguments
+
+kind = os.environ.get("DTYPE", "bfloat16")
+saves_memory = os.getenv("SAVE_MEMORY", "1") == "1"
+args = TrainingArguments(
+    "o", bf16=kind == "bfloat16", fp16=kind == "float16", gradient_checkpointing=saves_memory,
+    per_device_train_batch_size=2,
+)
+Trainer(args=args).train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("script", "precision", "checkpointing"),
+    [
+        ("python train.py\n", "bf16", True),
+        ("export DTYPE=float16\npython train.py\n", "fp16", True),
+        ("DTYPE=float16\nSAVE_MEMORY=0 python train.py\n", "bf16", False),
+    ],
+    ids=["the defaults", "exported", "for one command"],
+)
+def test_a_program_sees_the_variables_that_its_script_gives_it(
+    tmp_path: Path, script: str, precision: str, checkpointing: bool
+) -> None:
+    found = facts(tmp_path, {"run.sh": script, "train.py": TRAINER})
+    assert (found["precision"], found["gradient_checkpointing"]) == (precision, checkpointing)
+
+
+def test_a_variable_that_only_the_shell_knows_leaves_open_what_it_decides(tmp_path: Path) -> None:
+    script = "export DTYPE=$(cat dtype.txt)\npython train.py\n"
+    assert "precision" not in facts(tmp_path, {"run.sh": script, "train.py": TRAINER})
+
+
+def test_a_gpu_is_assumed_to_be_there(tmp_path: Path) -> None:
+    program = TRAINER.replace('kind == "bfloat16"', 'torch.device("cuda:0").type == "cuda"').replace(
+        "saves_memory,", "torch.cuda.is_available(),"
+    )
+    found = facts(tmp_path, {"train.py": program})
+    assert (found["precision"], found["gradient_checkpointing"]) == ("bf16", True)
+
+
+@pytest.mark.parametrize(
+    ("options", "parallel"),
+    [("", "ddp"), ("--deepspeed ds.json", "deepspeed")],
+    ids=["without a configuration", "with one"],
+)
+def test_the_deepspeed_launcher_alone_makes_no_engine(tmp_path: Path, options: str, parallel: str) -> None:
+    command = f"deepspeed --num_gpus 4 train.py --output_dir o --per_device_train_batch_size 1 {options}\n"
+    files = {"run.sh": command, "ds.json": '{"zero_optimization": {"stage": 2}}'}
+    assert facts(tmp_path, files)["parallel"] == parallel
+
+
+def test_the_submit_folder_of_a_scheduler_is_that_of_the_project(tmp_path: Path) -> None:
+    script = 'ROOT="$SLURM_SUBMIT_DIR"\npython "$ROOT/train.py"\n'
+    assert facts(tmp_path, {"run.sh": script, "train.py": TRAINER})["precision"] == "bf16"
+
+
+def test_settings_recorded_by_wandb_are_read_inside_their_entries(tmp_path: Path) -> None:
+    entries = {
+        "learning_rate": "1.0e-5",
+        "bf16": "true",
+        "per_device_train_batch_size": "2",
+        "output_dir": "o",
+    }
+    text = "wandb_version: 1\n" + "".join(
+        f"{key}:\n    desc: null\n    value: {value}\n" for key, value in entries.items()
+    )
+    assert errors(tmp_path, {"config.yaml": text}) == []
+    assert facts(tmp_path, {"config.yaml": text})["precision"] == "bf16"
+
+
+def test_the_state_of_a_training_is_no_configuration(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no training setting"):
+        read(tmp_path, {"trainer_state.json": '{"log_history": [], "max_steps": 9, "train_batch_size": 6}'})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "learning_rate: 1.0e-5\nper_device_train_batch_size: 1\nbits: 16\n",
+        "learning_rate: 1.0e-5\nper_device_train_batch_size: 1\nresume_from_checkpoint: out/checkpoint-9\n",
+        "learning_rate: 1.0e-5\nper_device_train_batch_size: 1\noptimizer: {name: adamw}\n",
+    ],
+    ids=["bits", "checkpoint", "section"],
+)
+def test_a_name_that_the_program_defines_itself_is_no_mistake(tmp_path: Path, text: str) -> None:
+    assert errors(tmp_path, {"config.yaml": text}) == []
+
+
+@pytest.mark.parametrize(
+    ("switches", "adapter"),
+    [
+        ("use_lora: true", "lora"),
+        ("use_lora: false", "none"),
+        ("use_qlora: true, use_lora: false", "lora"),
+        ("use_qlora: false, use_lora: true", "lora"),
+    ],
+)
+def test_a_switch_for_an_adapter_counts_in_any_section(tmp_path: Path, switches: str, adapter: str) -> None:
+    text = f"model: {{name: m, {switches}}}\nloop: {{epochs: 3, batch_size: 4}}\n"
+    assert facts(tmp_path, {"config.yaml": text}).get("adapter") == adapter
