@@ -208,6 +208,7 @@ class _RecognisedBy(NamedTuple):
     read_from: str = ""  # the releases of `package` whose code the rows were taken from
     inside: str = ""  # name of the file in the folder that a setting names, such as a local model's
     in_packages: Sequence[str] = ()  # packages of which the program's code imports one, if it can be read
+    flat: bool = False  # whether sections only group the names
     never_with: Sequence[str] = ()  # settings that show that a file is something else
     in_code: Sequence[str] = ()  # names that the program's code contains, if it can be read
     strict: str = ""  # the program that refuses JSON with comments, as the end of a sentence
@@ -322,7 +323,7 @@ class Dialect(_RecognisedBy):
 _OWN_FIELDS = (
     "title", "trainer", "package", "forms", "marks", "programs", "unknown", "twice", "auto", "sources",
     "unread", "enough", "spelled", "inside", "closed", "read_from", "proofs", "inherits", "in_code",
-    "in_packages", "never_with",
+    "in_packages", "never_with", "flat",
 )  # fmt: skip
 """Fields of a file that are not inherited."""
 

@@ -95,7 +95,11 @@ def understood(
         by_name = understood(of_own, dialects, installed) if of_own is not None else []
         return [*by_name, *sections, Interpretation(document, None)]
     document = document._replace(
-        settings=tuple(each for each in document.settings if not _is_inside(each.name, passed_on))
+        settings=tuple(
+            each._replace(name=each.name.rpartition(".")[2] if dialect.flat else each.name)
+            for each in document.settings
+            if not _is_inside(each.name, passed_on)
+        )
     )
     context = DialectContext(document, dialect, installed)
     inner = [

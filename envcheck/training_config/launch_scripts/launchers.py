@@ -62,7 +62,7 @@ _ENOUGH = 3  # of these arguments show that a command trains
 _SUBCOMMANDS = frozenset({
     "train", "sft", "dpo", "grpo", "rl", "finetune", "fine-tune", "pretrain", "fit", "tune",
 })  # fmt: skip
-_CONFIGURATIONS = (".yaml", ".yml", ".json")
+_CONFIGURATIONS = (".yaml", ".yml", ".json", ".toml")
 _OWN_COMMANDS = re.compile(r"[a-z][\w-]*")
 _SHELLS = frozenset({"bash", "sh", "source", ".", "echo", "printf", "export", "sbatch", "eval", "exec"})
 _SCRIPT_WITHIN = 6  # words in which the script of an unknown interpreter is looked for

@@ -69,7 +69,7 @@ _SHELLS = frozenset({"bash", "sh", "zsh", "dash"})
 _MAX_PREFIXES = 16  # `nohup env srun python train.py` has three
 _MAX_PREFIX_WORDS = 60  # words after a prefix in which the program is looked for
 _MAX_SCRIPT = 1 << 16  # characters of another script that is followed
-_PROJECT_FILES = (*_SCRIPTS, ".py", ".json", ".yaml", ".yml")
+_PROJECT_FILES = (*_SCRIPTS, ".py", ".json", ".yaml", ".yml", ".toml")
 _FOLDER_OF_PROJECT = re.compile(r"\$\{?((?:SLURM_SUBMIT|PBS_O_WORK|LSB_SUBCWD|SGE_O_WORK|GITHUB_WORK)\w*)\}?")
 """Variables in which schedulers give the folder from which a job was submitted."""
 

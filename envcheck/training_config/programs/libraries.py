@@ -40,6 +40,7 @@ from envcheck.training_config.programs.values import (
 )
 
 _LONGEST_TEXT = 10_000
+_CONFIGURATIONS = (".yaml", ".yml", ".json", ".toml")
 _NAMESPACES = frozenset({
     "AttrDict", "Box", "Bunch", "ConfigDict", "DotDict", "DotMap", "EasyDict", "Munch", "Namespace",
     "SimpleNamespace", "addict", "create", "dotdict", "edict", "munchify",
@@ -120,9 +121,7 @@ class Follower(PythonConfigurations):
             return Unknown(self.rest)
         words: list[Value] = ["program.py"]
         for name, value in self.given.items():
-            positional = (
-                name == "config" and isinstance(value, str) and value.endswith((".yaml", ".yml", ".json"))
-            )
+            positional = name == "config" and isinstance(value, str) and value.endswith(_CONFIGURATIONS)
             words += [value] if positional else [f"--{name}", value if isinstance(value, str) else str(value)]
         return tuple(words)
 

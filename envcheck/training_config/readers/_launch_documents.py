@@ -44,7 +44,7 @@ ReadProgram: TypeAlias = "Callable[[str, str], LaunchedProgram | None]"
 LAUNCHER = "launcher"
 """The dialect of the settings that the launcher decides: `launcher` and `processes`."""
 
-_CONFIG_FILES = (".yaml", ".yml", ".json")
+_CONFIG_FILES = (".yaml", ".yml", ".json", ".toml")
 _PYTHON_FILES: Mapping[str, tuple[str, ...]] = {"xtuner": (".py",)}
 """Programs whose configurations are modules of Python."""
 

@@ -19,7 +19,7 @@ from envcheck.training_config.document import Document, ProgramSource, Scalar, S
 from envcheck.training_config.programs.follow import FollowedProgram, follow
 from envcheck.training_config.programs.modules import parse
 from envcheck.training_config.programs.names import names
-from envcheck.training_config.readers import Beside, json_text, yaml_text
+from envcheck.training_config.readers import Beside, json_text, toml_text, yaml_text
 from envcheck.training_config.readers._program_files import LARGEST, program_texts
 from envcheck.training_config.readers._python_calls import own_classes
 
@@ -153,6 +153,8 @@ def _nested(text: str, name: str) -> Mapping[str, Any] | None:
     try:
         if name.endswith(".json"):
             (document,) = json_text.read(text, name)
+        elif name.endswith(".toml"):
+            (document,) = toml_text.read(text, name)
         else:
             document = yaml_text.parsed(text, name, templates=False)
     except InputError:

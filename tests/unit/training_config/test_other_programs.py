@@ -192,3 +192,39 @@ def test_a_name_that_the_program_defines_itself_is_no_mistake(tmp_path: Path, te
 def test_a_switch_for_an_adapter_counts_in_any_section(tmp_path: Path, switches: str, adapter: str) -> None:
     text = f"model: {{name: m, {switches}}}\nloop: {{epochs: 3, batch_size: 4}}\n"
     assert facts(tmp_path, {"config.yaml": text}).get("adapter") == adapter
+
+
+KOHYA = """
+[model_arguments]
+pretrained_model_name_or_path = "m"
+[training_arguments]
+network_module = "networks.lora"
+network_dim = 32
+mixed_precision = "bf16"
+gradient_checkpointing = true
+"""
+
+
+def test_toml_is_read_as_a_file_and_as_what_a_launch_names(tmp_path: Path) -> None:
+    files = {"run.sh": "accelerate launch train_network.py --config_file a.toml\n", "a.toml": KOHYA}
+    found = facts(tmp_path, files)
+    assert (found["adapter"], found["precision"], found["gradient_checkpointing"]) == ("lora", "bf16", True)
+    own = {"b.toml": "[optim]\nlearning_rate = 1e-4\n[model]\nuse_lora = true\nprecision = 'fp16'\n"}
+    found = facts(tmp_path, own)
+    assert (found["adapter"], found["precision"]) == ("lora", "fp16")
+
+
+def test_a_mistake_in_toml_has_its_place(tmp_path: Path) -> None:
+    with pytest.raises(InputError) as error:
+        read(tmp_path, {"a.toml": "learning_rate = 1e-4\nuse_lora = yes\n"})
+    assert str(error.value).startswith(f"{tmp_path}/a.toml:2:")
+
+
+def test_a_program_reads_its_toml(tmp_path: Path) -> None:
+    program = (
+        "import tomllib\nfrom transformers import Trainer, TrainingArguments\n"
+        "with open('a.toml', 'rb') as file:\n    config = tomllib.load(file)\n"
+        "Trainer(args=TrainingArguments('o', bf16=config['train']['bf16'])).train()\n"
+    )
+    files = {"run.sh": "python train.py\n", "train.py": program, "a.toml": "[train]\nbf16 = true\n"}
+    assert facts(tmp_path, files)["precision"] == "bf16"
