@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from operator import ge, gt, le, lt, ne
 from typing import Any
@@ -16,6 +17,7 @@ from envcheck.training_config.values import FALSE, TRUE, as_number, same, spelle
 _COMPARISONS: Mapping[str, Any] = {">=": ge, "<=": le, "!=": ne, ">": gt, "<": lt}
 
 
+_COMMAND_OF_ITS_OWN = re.compile(r"[A-Za-z][\w-]*")
 _PROOFS = 2  # number of `proofs` that prove a trainer; a user's own script may have one by chance
 
 _HAVE_TRAINERS = frozenset({"transformers", "trl", "sentence_transformers", "setfit", "unsloth"})
@@ -34,6 +36,9 @@ ARGUMENTS = "arguments"
 
 LAUNCHED_BY = "launched_by"
 """The name in a condition for what starts the processes of a program of Python."""
+
+STARTED = "started_processes"
+"""The name in a condition for how many processes a launcher starts."""
 
 CODE = "code"
 """The name in a condition whose value must be a function that the program's code calls."""
@@ -70,7 +75,17 @@ class DialectContext:
         programs = {*self.dialect.programs} & program_names(self.document)
         if not proofs or programs:
             return True
+        if self._is_unknown_command():
+            return False
         return sum(name in self.settings for name in proofs) >= _PROOFS and not self._code_has_no_trainer()
+
+    def _is_unknown_command(self) -> bool:
+        """Return whether a command of its own, no program of Python, takes the arguments of a trainer."""
+        first = next(iter(self.document.program), "")
+        launched = self.document.launcher not in ("", "none")
+        return (
+            not launched and self.document.source is None and _COMMAND_OF_ITS_OWN.fullmatch(first) is not None
+        )
 
     def _code_has_no_trainer(self) -> bool:
         """Return whether all of the program's code could be read and no name in it contains `trainer`."""
@@ -128,7 +143,7 @@ class DialectContext:
             return Tri.of(self._is_started_by(name, str(expected)))
         if name == CODE:
             return Tri.of(self.document.source is not None and expected in self.document.source.calls)
-        value = self._value_or_default(name)
+        value = self._started() if name == STARTED else self._value_or_default(name)
         if isinstance(value, Unknown) or (value == "auto" and expected != "auto"):
             return Tri.MAYBE
         return Tri.of(_satisfies(value, expected))
@@ -141,6 +156,10 @@ class DialectContext:
             return any(expected in word for word in self.document.program)
         words = expected.split()
         return [word.rpartition("/")[2] for word in self.document.program[-len(words) :]] == words
+
+    def _started(self) -> SettingValue:
+        """Return how many processes the launcher starts."""
+        return self.document.processes or Unknown("the launcher does not say how many processes it starts")
 
     def _may_start_processes(self) -> bool:
         """Return whether the program may start processes, or expects to be one of several.

@@ -44,6 +44,7 @@ class DialectRow(NamedTuple):
     source: str = ""
     package: str = ""  # the package whose releases `versions` are
     off: Sequence[str] = ()  # settings that leave it without effect if one of them is off
+    shared: bool = False  # one of `tables/arguments.toml`, whose names a program may define itself
 
 
 class Implied(NamedTuple):
@@ -199,6 +200,7 @@ class _RecognisedBy(NamedTuple):
     auto: Sequence[str] = ()  # names that a trainer fills in
     sources: Mapping[str, str] = _EMPTY
     unread: Sequence[str] = ()  # facts that are Unknown if such a configuration cannot be read
+    only: Sequence[str] = ()  # names that no other trainer has
     enough: int = 1  # the number of marks needed to recognise the dialect
     spelled: bool = False  # whether its program reads numbers that are written as text, such as YAML's 1e-4
     proofs: Sequence[str] = ()  # names of which two prove the trainer; if empty, marks suffice
@@ -207,6 +209,8 @@ class _RecognisedBy(NamedTuple):
     read_from: str = ""  # the releases of `package` whose code the rows were taken from
     inside: str = ""  # name of the file in the folder that a setting names, such as a local model's
     in_packages: Sequence[str] = ()  # packages of which the program's code imports one, if it can be read
+    flat: bool = False  # whether sections only group the names
+    never_with: Sequence[str] = ()  # settings that show that a file is something else
     in_code: Sequence[str] = ()  # names that the program's code contains, if it can be read
     strict: str = ""  # the program that refuses JSON with comments, as the end of a sentence
     fills: bool = False  # whether its trainer fills in what a DeepSpeed configuration leaves "auto"
@@ -320,7 +324,7 @@ class Dialect(_RecognisedBy):
 _OWN_FIELDS = (
     "title", "trainer", "package", "forms", "marks", "programs", "unknown", "twice", "auto", "sources",
     "unread", "enough", "spelled", "inside", "closed", "read_from", "proofs", "inherits", "in_code",
-    "in_packages",
+    "in_packages", "never_with", "flat", "only",
 )  # fmt: skip
 """Fields of a file that are not inherited."""
 
@@ -341,7 +345,7 @@ def load(
     Raises:
         ValueError: a shared row has an unknown field, or a dialect extends one that does not exist.
     """
-    files = _Files(trees, [_row(DialectRow, row) for row in shared])
+    files = _Files(trees, [_row(DialectRow, {**row, "shared": True}) for row in shared])
     return {name: _dialect(name, files) for name in sorted(trees)}
 
 
@@ -395,6 +399,10 @@ def _row(kind: Any, row: Mapping[str, Any]) -> Any:
 _PROGRAM_WEIGHT = 100  # the number of marks that the name of a program counts as
 
 
+_ONLY_WEIGHT = 10
+"""The marks that a name which only one trainer has counts as."""
+
+
 def recognised(document: Document, dialects: Mapping[str, Dialect]) -> Dialect | None:
     """Return the dialect whose marks the document has, or None.
 
@@ -409,6 +417,7 @@ def recognised(document: Document, dialects: Mapping[str, Dialect]) -> Dialect |
 
     def own_marks(dialect: Dialect) -> int:
         marks = sum(mark in names for mark in dialect.marks)
+        marks += _ONLY_WEIGHT * sum(name in names for name in dialect.only)
         return marks + _PROGRAM_WEIGHT * sum(name in program for name in dialect.programs)
 
     def score(dialect: Dialect) -> tuple[int, int]:
@@ -418,6 +427,7 @@ def recognised(document: Document, dialects: Mapping[str, Dialect]) -> Dialect |
         dialect
         for dialect in dialects.values()
         if document.form in dialect.forms
+        and not any(names & {*dialects[each].never_with} for each in dialect.lineage)
         and own_marks(dialect) >= dialect.enough
         and not _is_of_another_program(document, dialect)
     ]

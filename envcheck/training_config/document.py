@@ -72,7 +72,7 @@ class Document(NamedTuple):
     `diagnostics` are those of the reader. Of a `partial` document only known values are used: nothing follows
     from a missing or unknown setting, unless it is `whole`: then what the program does by default applies.
     `launcher` is what starts the processes of a program of Python (`none` if it is started directly); empty
-    for other programs.
+    for other programs. `processes` is the number of processes that a launcher starts, 0 if it is not known.
     """
 
     file: str
@@ -91,6 +91,7 @@ class Document(NamedTuple):
     partial: bool = False
     whole: bool = False
     launcher: str = ""
+    processes: int = 0
 
     def names(self) -> frozenset[str]:
         """Return the names of all settings."""

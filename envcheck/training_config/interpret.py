@@ -6,17 +6,17 @@ If the installed release of a package is known, that release decides which setti
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import NamedTuple
 
 from envcheck.core.errors import Place
-from envcheck.core.facts import Fact, Unknown
+from envcheck.core.facts import Fact, Known, Unknown
 from envcheck.core.findings import Diagnostic
 from envcheck.core.rules import Severity
 from envcheck.training_config.dialect_context import DialectContext, location
 from envcheck.training_config.dialects import Dialect, DialectRow, recognised
-from envcheck.training_config.document import Document, Reference, Section, SettingValue
+from envcheck.training_config.document import Document, Reference, Section, Setting, SettingValue
 from envcheck.training_config.setting_diagnostics import SettingDiagnostics
 from envcheck.training_config.setting_facts import default_facts, facts, open_facts, suggested_facts
 from envcheck.training_config.values import FALSE, UNDECIDED, spelled
@@ -42,13 +42,26 @@ _LORA_SECTION = re.compile(r"(?:q?lora|peft|adapter)s?(?:_?(?:config|params|args
 _LORA_OPTIONS = ("r", "rank", "alpha", "target_modules", "lora_r", "lora_rank")
 """Options of LoRA that other sections have too; they count only in a section that is named like one of it."""
 
-_SWITCHES: Mapping[str, Sequence[str]] = {
-    "peft": ("use_lora", "use_peft", "lora_enable"),
-    "model_loading": ("use_quant", "use_quantization", "use_bnb", "quantize", "use_qlora"),
+_SWITCHES: Mapping[str, tuple[re.Pattern[str], str]] = {
+    "peft": (
+        re.compile(r"(?:is|use|enable|with|do|apply)_(?:peft|lora|adapter)|(?:peft|lora)_enabled?"),
+        "use_lora",
+    ),
+    "model_loading": (
+        re.compile(
+            r"(?:is|use|enable|with|do|apply)_(?:quant(?:ized|ization)?|bnb|qlora)"
+            r"|quant(?:ization)?_enabled?|quantize"
+        ),
+        "use_quant",
+    ),
 }
-"""Settings of a whole file that switch on what one of its sections describes."""
+"""Settings of a whole file that switch on what one of its sections describes, and their name there."""
 
-_OWN_NAMES = ("precision", "mixed_precision", "gradient_checkpointing", "attn_implementation")
+_OWN_NAMES = (
+    "precision", "mixed_precision", "gradient_checkpointing", "use_gradient_checkpointing",
+    "activation_checkpointing",
+    "attn_implementation", "use_lora", "use_peft", "lora_enable", "enable_lora", "use_qlora",
+)  # fmt: skip
 _OF_TRAINING = re.compile(r"(?:num_|max_|train_|n_)*(?:epochs?|steps)|learning_rate|lr|(?:\w+_)?batch_size")
 """Names of settings that only a file for a training has."""
 
@@ -84,6 +97,7 @@ def understood(
 
     `installed` are versions of packages, as far as they are known.
     """
+    document = _without_unused_deepspeed(document)
     dialect = recognised(document, dialects)
     passed_on = dict(_sections(document, dialect))
     sections = [part for each in passed_on.values() for part in understood(each, dialects, installed)]
@@ -91,8 +105,13 @@ def understood(
         of_own = _own_names(document)
         by_name = understood(of_own, dialects, installed) if of_own is not None else []
         return [*by_name, *sections, Interpretation(document, None)]
+    targets = [each for each in document.settings if each.name.rpartition(".")[2] == "_target_"]
     document = document._replace(
-        settings=tuple(each for each in document.settings if not _is_inside(each.name, passed_on))
+        settings=tuple(
+            each._replace(name=each.name.rpartition(".")[2] if dialect.flat else each.name)
+            for each in document.settings
+            if not _is_inside(each.name, passed_on)
+        )
     )
     context = DialectContext(document, dialect, installed)
     inner = [
@@ -113,7 +132,7 @@ def understood(
     whole = Interpretation(
         document,
         dialect,
-        tuple(facts(context)),
+        _with_trainer_of_target(targets, facts(context)),
         tuple(_limited(diagnostics, document.file)),
         tuple(_references(context)),
         tuple(default_facts(context)),
@@ -121,6 +140,38 @@ def understood(
         tuple(suggested_facts(context)),
     )
     return [*inner, *sections, whole]
+
+
+def _without_unused_deepspeed(document: Document) -> Document:
+    """Return a file without its section on DeepSpeed if its `strategy` names another way to train."""
+    if document.form == "arguments" or document.dialect:
+        return document
+    strategy = next((each.value for each in document.settings if each.name in _STRATEGIES), None)
+    if not isinstance(strategy, str) or strategy.lower() not in _OTHER_STRATEGIES:
+        return document
+    kept = (each for each in document.settings if each.name.partition(".")[0] != "deepspeed")
+    return document._replace(settings=tuple(kept))
+
+
+_STRATEGIES = ("strategy", "distributed_strategy")
+_OTHER_STRATEGIES = ("none", "auto", "single", "ddp", "dp", "fsdp")
+
+
+def _with_trainer_of_target(targets: Iterable[Setting], stated: Iterable[Fact]) -> tuple[Fact, ...]:
+    """Return facts with the trainer whose class a `_target_` names, instead of one that names suggest.
+
+    In TRL the class of the arguments belongs to one trainer, too.
+    """
+    for setting in targets:
+        package, _, rest = setting.value.partition(".") if isinstance(setting.value, str) else ("", "", "")
+        classes = ("Trainer", "Config") if package == "trl" else ("Trainer",)
+        if rest.endswith(classes) and package in _PACKAGES_OF_TRAINERS:
+            named = Fact("train.trainer", Known(package), location(setting))
+            return (*(fact for fact in stated if fact.key != named.key), named)
+    return tuple(stated)
+
+
+_PACKAGES_OF_TRAINERS = ("trl", "transformers", "sentence_transformers")
 
 
 def _is_inside(name: str, sections: Container[str]) -> bool:
@@ -155,8 +206,9 @@ def _sections(document: Document, dialect: Dialect | None) -> Iterator[tuple[str
         name = _dialect_of_section(setting.name.rpartition(".")[2], own)
         if not name:
             continue
-        switches = [given[each] for each in _SWITCHES.get(name, ()) if each in given and each not in own]
-        inside += [each._replace(name=each.name.rpartition(".")[2]) for each in switches]
+        switch, known_as = _SWITCHES.get(name, (None, ""))
+        switches = [each for each in given if switch is not None and switch.fullmatch(each)]
+        inside += [given[each]._replace(name=known_as) for each in switches[:1] if not own & {*switches}]
         yield (
             setting.name,
             Document(
@@ -179,18 +231,22 @@ def _dialect_of_section(section: str, names: set[str]) -> str:
 def _own_names(document: Document) -> Document | None:
     """Return the settings of a program's own file whose names say by themselves what they mean, or None.
 
-    They may be inside sections. A name that the file has several times is left out, and a file without a
-    setting of training has none.
+    They may be inside sections. Of a name that the file has several times, the outermost one counts, if it is
+    the only one there. A file without a setting of training has none.
     """
     if document.form == "arguments" or document.partial:
         return None
     last = [each.name.rpartition(".")[2].lower() for each in document.settings]
     if not any(_OF_TRAINING.fullmatch(name) for name in last):
         return None
+    found: dict[str, list[Setting]] = {}
+    for each, name in zip(document.settings, last, strict=True):
+        if name in _OWN_NAMES and not isinstance(each.value, Section):
+            found.setdefault(name, []).append(each)
     settings = tuple(
-        each._replace(name=name)
-        for each, name in zip(document.settings, last, strict=True)
-        if name in _OWN_NAMES and last.count(name) == 1 and not isinstance(each.value, Section)
+        outermost._replace(name=name)
+        for name, given in found.items()
+        if (outermost := _outermost(given)) is not None
     )
     part = Document(document.file, document.form, settings, launch=document.launch, dialect="own")
     return part if settings else None
@@ -219,6 +275,13 @@ def _limited(diagnostics: Iterator[Diagnostic], file: str) -> Iterator[Diagnosti
     if next(diagnostics, None) is not None:
         text = f"more than {_MAX_DIAGNOSTICS} mistakes: the others are not shown"
         yield Diagnostic(Severity.WARNING, "too-many", text, (Place(file),))
+
+
+def _outermost(given: Sequence[Setting]) -> Setting | None:
+    """Return the setting inside the fewest sections, or None if there are several."""
+    fewest = min(each.name.count(".") for each in given)
+    outermost = [each for each in given if each.name.count(".") == fewest]
+    return outermost[0] if len(outermost) == 1 else None
 
 
 # --- other configurations ---------------------------------------------------------------------------

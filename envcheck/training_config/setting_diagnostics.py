@@ -65,6 +65,8 @@ class SettingDiagnostics:
 
     def _wrong_value(self, setting: Setting, rows: list[DialectRow]) -> Iterator[Diagnostic]:
         wrong, severity = self.context.problem(rows[0], setting.value)
+        if wrong and self._is_defined_by_program(rows[0], setting):
+            return
         if not wrong:
             outside = (value_outside_fact(self.context, row, setting.value) for row in rows)
             wrong = next(filter(None, outside), "")
@@ -72,6 +74,20 @@ class SettingDiagnostics:
             severity = severity if severity is not Severity.NOTE else Severity.ERROR
             text, source = f"{setting.name}: {wrong}", self.context.source(rows[0])
             yield Diagnostic(severity, "wrong-value", text, (setting.place,), source=source)
+
+    def _is_defined_by_program(self, row: DialectRow, setting: Setting) -> bool:
+        """Return whether a program may give the name of a shared row another meaning.
+
+        Its own parser may expect a number where others expect a word (`bits: 16`), or a section of that name.
+        If no trainer is recognised, it may expect a word where others expect true or false.
+        """
+        if not row.shared:
+            return False
+        return (
+            isinstance(setting.value, tuple)
+            or row.kind == "word"
+            or (row.kind == "flag" and not self.dialect.trainer)
+        )
 
     # --- names --------------------------------------------------------------------------------------
 

@@ -181,6 +181,12 @@ KINDS: Mapping[str, Kind] = {
         (("gate", "--facts", "facts.toml", "--lock", "pylock.toml", "--no-manifest"),),
         {"facts.toml": FACTS},
     ),
+    "train-toml": _train(
+        "train.toml",
+        b'[model_arguments]\npretrained_model_name_or_path = "m"\nnetwork_module = "networks.lora"\nnetwork_dim = 32\n'
+        b'[training]\nlearning_rate = 1e-4\nmixed_precision = "bf16"\ndates = [1979-05-27]\npeft = {use_lora = true}\n'
+        b'[[data]]\npath = "d"\n',
+    ),
     "train-yaml": _train(
         "train.yaml",
         b"model_name_or_path: x\nfinetuning_type: lora\ndeepspeed: ds.json\nbf16: true\nlearning_rate: 1.0e-4\n"

@@ -23,11 +23,16 @@ _FLAGS: Mapping[str, frozenset[str]] = {
         "use_megatron_lm", "use_xpu", "m", "module", "no_python", "debug", "tpu_cluster", "no_tpu_cluster",
         "tpu_use_sudo", "same_network", "use_parallelism_config", "enable_cpu_affinity", "downcast_bf16",
     }),
+    # colossalai/cli/launcher of 0.4
+    "colossalai": frozenset({"m"}),
     # composer/cli/launcher.py of 0.32
     "composer": frozenset({"v", "verbose", "m", "module_mode", "c", "command_mode"}),
 }  # fmt: skip
 _TORCHRUN_SUBCOMMANDS = {"tune": "run"}
 """Programs with a subcommand that takes torchrun's arguments and then the name of a recipe."""
+
+_LAUNCHES = {"accelerate": "launch", "colossalai": "run"}
+"""Launchers with a subcommand that starts a program."""
 
 _LAUNCHER_MODULES = {
     "torch.distributed.run": "torchrun", "torch.distributed.launch": "torchrun",
@@ -36,7 +41,10 @@ _LAUNCHER_MODULES = {
 _TRAINING_SUBCOMMANDS = {
     "llamafactory-cli": ("train", "sft", "dpo", "rm"), "lmf": ("train", "sft", "dpo", "rm"),
     "axolotl": ("train",), "xtuner": ("train",), "swift": ("sft", "pt", "rlhf"),
-    "megatron": ("sft", "pt", "rlhf"),
+    "megatron": ("sft", "pt", "rlhf"), "autotrain": ("llm", "--config"),
+    "litgpt": (
+        "finetune", "finetune_lora", "finetune_full", "finetune_adapter", "finetune_adapter_v2", "pretrain",
+    ),
     "trl": ("sft", "dpo", "kto", "grpo", "reward", "rloo", "orpo", "cpo"),
 }  # fmt: skip
 _PYTHON = re.compile(r"(?:python|pypy)[0-9.]*")
@@ -54,7 +62,7 @@ _ENOUGH = 3  # of these arguments show that a command trains
 _SUBCOMMANDS = frozenset({
     "train", "sft", "dpo", "grpo", "rl", "finetune", "fine-tune", "pretrain", "fit", "tune",
 })  # fmt: skip
-_CONFIGURATIONS = (".yaml", ".yml", ".json")
+_CONFIGURATIONS = (".yaml", ".yml", ".json", ".toml")
 _OWN_COMMANDS = re.compile(r"[a-z][\w-]*")
 _SHELLS = frozenset({"bash", "sh", "source", ".", "echo", "printf", "export", "sbatch", "eval", "exec"})
 _SCRIPT_WITHIN = 6  # words in which the script of an unknown interpreter is looked for
@@ -80,10 +88,11 @@ def may_train(words: tuple[Argument, ...]) -> bool:
     if first.why:
         return any(word.text.endswith(".py") for word in words[1:_SCRIPT_WITHIN])
     name = base_name(first.text)
-    if name == "ray":
-        return len(words) > 3 and words[1].text == "job" and words[2].text == "submit"  # noqa: PLR2004
-    if name == "accelerate":
-        return len(words) > 1 and words[1].text == "launch"
+    if name in _BEHIND:
+        texts = [word.text for word in words]
+        return texts[1:3] == ["job", "submit"] or _TORCHX_COMPONENT in texts
+    if name in _LAUNCHES:
+        return len(words) > 1 and words[1].text == _LAUNCHES[name]
     if name in _TORCHRUN_SUBCOMMANDS:
         return len(words) > 2 and words[1].text == _TORCHRUN_SUBCOMMANDS[name]  # noqa: PLR2004
     if name in _TRAINING_SUBCOMMANDS:
@@ -127,16 +136,17 @@ def has_training_arguments(words: tuple[Argument, ...]) -> bool:
 def launch_line(words: tuple[Argument, ...]) -> LaunchLine | None:
     """Return the parts of a command, or None if the program that it starts has no known name."""
     name = base_name(words[0].text) if not words[0].why else "python"
-    if name == "ray":
-        return _behind_ray(words)
+    if name in _BEHIND:
+        return _BEHIND[name](words)
     if name.endswith(".py"):
         return LaunchLine("", (), (words[0].text,), words[1:])
     if name in _TRAINING_SUBCOMMANDS or _names_configuration(words):
-        return LaunchLine("", (), (name, words[1].text), words[2:])
+        named = not words[1].text.startswith("-")
+        return LaunchLine("", (), (name, words[1].text) if named else (name,), words[2 if named else 1 :])
     if name in _TORCHRUN_SUBCOMMANDS:
         return _behind_tune(name, words[2:])
     if name in _FLAGS:
-        return _behind_launcher(name, words[2:] if name == "accelerate" else words[1:])
+        return _behind_launcher(name, words[2:] if name in _LAUNCHES else words[1:])
     own_command = name != "python" and _has_training_arguments(words)
     return LaunchLine("", (), (name,), words[1:]) if own_command else _behind_python(words[1:])
 
@@ -146,6 +156,32 @@ def _behind_ray(words: tuple[Argument, ...]) -> LaunchLine | None:
     end = next((number for number, word in enumerate(words) if word.text == "--"), 0)
     inner = words[end + 1 :] if end else ()
     return launch_line(inner) if inner and may_train(inner) else None
+
+
+def _behind_torchx(words: tuple[Argument, ...]) -> LaunchLine | None:
+    """Return the parts of `torchx run dist.ddp -j NODESxPROCESSES --script PROGRAM -- ARGUMENTS`."""
+    texts = [word.text for word in words]
+    start = texts.index(_TORCHX_COMPONENT)
+    end = texts.index("--") if "--" in texts[start:] else len(texts)
+    options = {texts[i].lstrip("-"): words[i + 1] for i in range(start + 1, end - 1) if texts[i][:1] == "-"}
+    program = options.get("script") or options.get("m")
+    if program is None or program.why:
+        return None
+    size = options.get("j")
+    counts: tuple[Argument, ...] = ()
+    if size is not None and not size.why:
+        nodes, _, processes = size.text.rpartition("x")
+        counts = (
+            size._replace(text=f"--nnodes={nodes or 1}"),
+            size._replace(text=f"--nproc_per_node={processes}"),
+        )
+    return LaunchLine("torchrun", counts, (program.text,), words[end + 1 :])
+
+
+_TORCHX_COMPONENT = "dist.ddp"
+"""The component of TorchX that starts a program as torchrun does."""
+
+_BEHIND = {"ray": _behind_ray, "torchx": _behind_torchx}
 
 
 def _behind_tune(name: str, words: tuple[Argument, ...]) -> LaunchLine | None:

@@ -42,7 +42,7 @@ def process_count(
     unreadable = next((word.why for word in line.launcher_arguments if word.many and word.why), "")
     if line.launcher and unreadable and not _COUNTS_PROCESSES & settings.keys():
         return Setting(_SETTING, Unknown(unreadable), place, place)
-    if line.launcher == "torchrun":
+    if line.launcher in ("torchrun", "colossalai"):
         return _torchrun(settings, place)
     if line.launcher == "composer":
         return _composer(settings, place)

@@ -36,7 +36,7 @@ class Session:
 
     `assumed` has the variables that were assumed to be unset outside the script, and "@" for its arguments.
     `roots` has those that were assumed to name the folder of the project. `passed_over` are the ways in which
-    a branch ends that is not assumed to be taken.
+    a branch ends that is not assumed to be taken. `exported` has the variables that programs see.
     """
 
     def __init__(self, lines: SourceLines, script: Script, beside: Beside = nothing_beside) -> None:
@@ -45,6 +45,7 @@ class Session:
         self.functions: dict[str, Node] = {}
         self.assumed: set[str] = set()
         self.roots: set[str] = set()
+        self.exported: set[str] = set()
         self.passed_over: tuple[str, ...] = ("exit",)
         self.documents: tuple[Word, ...] = script.documents
         self._lines = lines

@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from envcheck.core.facts import Tri
 from envcheck.training_config.launch_scripts import conditions
 from envcheck.training_config.launch_scripts.builtins import BUILTINS, FOLDER, Invocation
 from envcheck.training_config.launch_scripts.expansion import Expander
+from envcheck.training_config.launch_scripts.makefiles import MAKEFILES, make_script
 from envcheck.training_config.launch_scripts.parser import parse
 from envcheck.training_config.launch_scripts.syntax import (
     Node,
@@ -68,7 +70,10 @@ _SHELLS = frozenset({"bash", "sh", "zsh", "dash"})
 _MAX_PREFIXES = 16  # `nohup env srun python train.py` has three
 _MAX_PREFIX_WORDS = 60  # words after a prefix in which the program is looked for
 _MAX_SCRIPT = 1 << 16  # characters of another script that is followed
-_PROJECT_FILES = (*_SCRIPTS, ".py", ".json", ".yaml", ".yml")
+_PROJECT_FILES = (*_SCRIPTS, ".py", ".json", ".yaml", ".yml", ".toml")
+_FOLDER_OF_PROJECT = re.compile(r"\$\{?((?:SLURM_SUBMIT|PBS_O_WORK|LSB_SUBCWD|SGE_O_WORK|GITHUB_WORK)\w*)\}?")
+"""Variables in which schedulers give the folder from which a job was submitted."""
+
 _OPTION_AND_PATH = 3  # fragments of `--config=$ROOT/train.yaml`
 _MIN_SHELL_WORDS = 3  # `bash -c text`
 
@@ -80,6 +85,7 @@ class LaunchCommand(NamedTuple):
     environment: Mapping[str, Argument]
     at: int
     folder: str = ""  # the current folder of the command, if the script has changed it
+    exported: Mapping[str, Value] = MappingProxyType({})  # all variables that the script gives the program
 
 
 class NodeFollower(Protocol):
@@ -125,7 +131,8 @@ class SimpleCommands:
             return Tri.YES
         name = words[0].bare
         if name in _DECLARATIONS:
-            return self._declare(words[1:], scope)
+            exports = name == "export" or any(word.bare == "-x" for word in words[1:])
+            return self._declare(words[1:], scope, exports=exports)
         if name in ("[", "test"):
             condition = words[1:-1] if name == "[" else words[1:]
             return conditions.evaluate(tuple(condition), scope, self.expander)
@@ -134,16 +141,22 @@ class SimpleCommands:
 
     def _in_project(self, field: Value) -> Value:
         """Return `src/train.py` for `$ROOT/src/train.py` if the project has it and no ROOT is set."""
+        if any(each.why for each in field):
+            field = tuple(each for each in field if each.text or each.why)  # quotes begin with an empty one
         at = 1 if len(field) == _OPTION_AND_PATH and field[0].text.endswith("=") else 0
-        if len(field) != at + 2 or not field[at].unset or any(each.why for each in (*field[:at], field[-1])):
+        if len(field) != at + 2 or not field[at].why or any(each.why for each in (*field[:at], field[-1])):
             return field
+        variable = _FOLDER_OF_PROJECT.fullmatch(field[at].text)
+        root = field[at].unset or (variable.group(1) if variable else "")
         rest = field[-1].text
-        if not rest.startswith("/") or not rest.endswith(_PROJECT_FILES) or _is_home(field[at].unset):
+        if not root or not rest.startswith("/") or not rest.endswith(_PROJECT_FILES) or _is_home(root):
             return field
-        if self.session.beside(rest.lstrip("/")) is None:
+        # A path that ends as one of the project's, `/work/project/src/a.py`, is found like an absolute one.
+        found = next((each for each in (rest.lstrip("/"), rest) if self.session.beside(each) is not None), "")
+        if not found:
             return field
-        self.session.roots.add(field[at].unset)
-        return (*field[:at], field[-1]._replace(text=rest.lstrip("/"), at=field[at].at))
+        self.session.roots.add(root)
+        return (*field[:at], field[-1]._replace(text=found, at=field[at].at))
 
     # --- assignments --------------------------------------------------------------------------------
 
@@ -167,11 +180,13 @@ class SimpleCommands:
             scope.variables[name] = (*(before or ()), *value)
             self.session.spend(len(before or ()))
 
-    def _declare(self, words: list[Word], scope: Scope) -> Tri:
+    def _declare(self, words: list[Word], scope: Scope, *, exports: bool) -> Tri:
         for word in words:
             found = _assignment(word)
             if found:
                 self._assign(word, found, scope)
+            if exports:
+                self.session.exported.add(found.group(1) if found else word.bare or "")
         return Tri.YES
 
     # --- starting a program -------------------------------------------------------------------------
@@ -222,6 +237,8 @@ class SimpleCommands:
             return self._call(name, fields, scope)
         if program in _SHELLS and len(fields) >= _MIN_SHELL_WORDS and (text := _command_text(fields)):
             return self._evaluate(text, Scope(scope))
+        if program == "make":
+            return self._make(fields, scope, command.at)
         if builtin := BUILTINS.get(name):
             return builtin(Invocation(fields, command, scope, self.expander, self._evaluate, self._run_file))
         if (script := _script_behind(fields)) is not None:
@@ -260,7 +277,9 @@ class SimpleCommands:
             }
             folder = first_value(scope.get(FOLDER))
             known = (known_text(folder) or "") if folder else ""
-            self.launched.append(LaunchCommand(words, environment, words[0].at, known))
+            names = self.session.exported | own.keys()
+            seen = {key: value for key in names if (value := first_value(own.get(key) or scope.get(key)))}
+            self.launched.append(LaunchCommand(words, environment, words[0].at, known, seen))
         elif name.startswith("--"):
             note = f"{name} begins a new command here: the previous command ended before it"
             self.notes.append((fields[0][0].at, note))
@@ -342,6 +361,25 @@ class SimpleCommands:
         scope.arguments = outer
         scope.ended_by = ""
         return True
+
+    def _make(self, fields: list[Value], scope: Scope, at: int) -> Tri | None:
+        """Follow the commands of the targets that make is given; their offset is `at`."""
+        words = [known_text(field) for field in fields[1:]]
+        text = next(filter(None, map(self.session.beside, MAKEFILES)), None)
+        if text is None or None in words or any(word.startswith("-") for word in words if word):
+            return None
+        pairs = [ASSIGNMENT.match(word) for word in words if word]
+        given = {pair.group(1): pair.string[pair.end() :] for pair in pairs if pair}
+        targets = [word for word, pair in zip(filter(None, words), pairs, strict=True) if not pair]
+        commands = make_script(text, targets, given, self.session.beside)
+        try:
+            script = parse(commands, tuple((offset, at) for offset in range(len(commands) + 1)))
+        except NotAScriptError:
+            return None
+        self.session.spend(len(commands))
+        with self.session.call(), self.session.inside(script):
+            self.follower.run(script.commands, Scope(scope))
+        return None
 
     # --- files --------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from envcheck.training_config.programs.hydra import ReadConfiguration
 from envcheck.training_config.programs.interpreter import FollowedCall
 from envcheck.training_config.programs.libraries import Follower
 from envcheck.training_config.programs.modules import Project
-from envcheck.training_config.programs.values import Value
+from envcheck.training_config.programs.values import Record, Value
 
 
 class FollowedProgram(NamedTuple):
@@ -36,6 +36,7 @@ class FollowedProgram(NamedTuple):
     followed: frozenset[ast.AST]
     unfreezes: bool
     trains: Tri
+    configuration: tuple[str, Record] | None = None
 
 
 def follow(
@@ -45,17 +46,19 @@ def follow(
     given: Mapping[str, Value],
     rest: str = "",
     more: Mapping[str, tuple[Value, ...]] = MappingProxyType({}),
+    environment: Mapping[str, Value] = MappingProxyType({}),
 ) -> FollowedProgram | None:
     """Return what a program calls; None if its file cannot be read.
 
     `given` are its arguments by name, `rest` the reason why there may be others, or "". `more` are the words
-    after the value of an argument, which belong to it if it takes a list.
+    after the value of an argument, which belong to it if it takes a list. `environment` are the variables
+    that a launch script sets; all others are assumed not to be set.
     """
     project = Project(beside)
     module = project.read(path)
     if module is None:
         return None
-    follower = Follower(project, read_configuration, given, rest, more)
+    follower = Follower(project, read_configuration, given, rest, more, environment)
     waiting_from = 0
     try:
         follower.run_module(module)
@@ -75,6 +78,7 @@ def follow(
         frozenset(follower.followed),
         follower.unfreezes,
         _trains(follower.calls, everything_followed=not incomplete),
+        follower.configuration,
     )
 
 

@@ -31,6 +31,7 @@ from envcheck.training_config.programs.values import (
     Record,
     Thing,
     Value,
+    Variables,
     entry_of,
     is_known,
     is_list,
@@ -39,6 +40,7 @@ from envcheck.training_config.programs.values import (
 )
 
 _LONGEST_TEXT = 10_000
+_CONFIGURATIONS = (".yaml", ".yml", ".json", ".toml")
 _NAMESPACES = frozenset({
     "AttrDict", "Box", "Bunch", "ConfigDict", "DotDict", "DotMap", "EasyDict", "Munch", "Namespace",
     "SimpleNamespace", "addict", "create", "dotdict", "edict", "munchify",
@@ -75,11 +77,18 @@ _VALIDATES = frozenset({"model_validate", "parse_obj", "from_dict", "validate"})
 """Functions of pydantic's classes, and of dacite, that make an object of a dictionary."""
 
 
+_OF_ENVIRONMENT = ("os.environ.get", "os.getenv", "os.environ.setdefault")
+_SET_OUTSIDE = re.compile(
+    r"RANK|WORLD|MASTER|CUDA|VISIBLE|GPU|DEVICE|NODE|PROC|ACCELERATE|FSDP|SLURM|OMPI|PMI|JOB|KEY|TOKEN|HOME|USER|PATH|DIR"
+)
+"""Variables that launchers, schedulers and users set, whatever default a program gives them."""
+
+
 class Follower(PythonConfigurations):
     """Interpreter that knows common functions; `given` are the program's arguments on its command line.
 
     `rest` is the reason why there may be other arguments, or ""; `more` are the words after the value of an
-    argument, by its name.
+    argument, by its name. `environment` are the variables of its environment that are known.
     """
 
     def __init__(
@@ -89,11 +98,14 @@ class Follower(PythonConfigurations):
         given: Mapping[str, Value],
         rest: str,
         more: Mapping[str, tuple[Value, ...]] = MappingProxyType({}),
+        environment: Mapping[str, Value] = MappingProxyType({}),
     ) -> None:
         super().__init__(project, given, rest)
         self.read_configuration, self.more = read_configuration, more
+        self.environment = dict(environment)
         self._choices: dict[str, Value] = {}  # the file that each group of a Hydra configuration takes
         self.opened: list[str] = []  # configuration files that were read
+        self.configuration: tuple[str, Record] | None = None  # what Hydra composes, with the primary file
 
     def attribute(self, owner: Value, name: str, node: ast.AST) -> Value:
         """Return an attribute of a value."""
@@ -110,9 +122,7 @@ class Follower(PythonConfigurations):
             return Unknown(self.rest)
         words: list[Value] = ["program.py"]
         for name, value in self.given.items():
-            positional = (
-                name == "config" and isinstance(value, str) and value.endswith((".yaml", ".yml", ".json"))
-            )
+            positional = name == "config" and isinstance(value, str) and value.endswith(_CONFIGURATIONS)
             words += [value] if positional else [f"--{name}", value if isinstance(value, str) else str(value)]
         return tuple(words)
 
@@ -120,7 +130,47 @@ class Follower(PythonConfigurations):
         """Return the result of a function of a library that is known, or MISSING."""
         if isinstance(called, LibraryName) and owner == "builtins":
             return self._builtin(name, given, node)
+        if isinstance(called, LibraryName) and called.name in _OF_ENVIRONMENT:
+            return self._variable(name, given)
+        if isinstance(called, LibraryName) and called.name.startswith("torch."):
+            return self._of_torch(called.name, given)
         return self._function(name, owner, given, node)
+
+    def _variable(self, method: str, given: Arguments) -> Value:
+        """Return a variable of the environment, or the default that the program gives it."""
+        name, default = given.get("key", 0), given.get("default", 1)
+        if not isinstance(name, str):
+            return MISSING
+        if name in self.environment:
+            return self.environment[name]
+        if _SET_OUTSIDE.search(name) or "dotenv" in self.packages:
+            return MISSING
+        if method == "setdefault":
+            self.environment[name] = default
+        return default
+
+    def bind(self, target: ast.expr, value: Value, scope: Variables) -> None:
+        """Give a value to the target of an assignment, which may be a variable of the environment."""
+        if isinstance(target, ast.Subscript):
+            held = self.value(target.value, scope)
+            if isinstance(held, LibraryName) and held.name == "os.environ":
+                name = self.value(target.slice, scope)
+                if isinstance(name, str):
+                    self.environment[name] = (
+                        Unknown("it is set under a condition") if self.conditions else value
+                    )
+                return
+        super().bind(target, value, scope)
+
+    def _of_torch(self, name: str, given: Arguments) -> Value:
+        """Return what torch says of a machine that has a GPU, on which a training is assumed to run."""
+        if name == "torch.cuda.is_available":
+            return True
+        first = given.get("device", 0) if name == "torch.device" else MISSING
+        if isinstance(first, str):
+            kind, _, index = first.partition(":")
+            return Record({"type": kind, "index": int(index) if index.isdecimal() else None}, "object")
+        return MISSING
 
     def bound_call(self, owner: Value, name: str, given: Arguments, node: ast.Call) -> Value:
         """Return the result of a method of a text, a file, a parser or a library's object, or MISSING."""
@@ -191,6 +241,8 @@ class Follower(PythonConfigurations):
         if isinstance(folder, str) and isinstance(name, str):
             base = posixpath.normpath(posixpath.join(posixpath.dirname(function.module.path), folder))
             config = composed(base, name, self.given, self.read_configuration, self._choices)
+            if isinstance(config, Record) and not self.rest:
+                self.configuration = (posixpath.join(base, name), config)
         return self.call_function(function, Arguments((config,), ()))
 
     def _start_command(self, function: ProjectFunction) -> Value:

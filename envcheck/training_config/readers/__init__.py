@@ -67,6 +67,8 @@ def read(text: str, file: str, beside: Beside | None = None) -> tuple[Document, 
     readers = every_reader()
     if file.endswith(_YAML) and _BRACE.match(text):  # YAML in braces, which need not be JSON
         readers = tuple(reader for reader in readers if reader.name == "YAML")
+    if file.endswith(".toml"):
+        return next(reader for reader in readers if reader.name == "TOML").read(text, file)
     for reader in readers:
         if reader.recognises(text):
             if file.endswith(_PROGRAMS) and not reader.reads_programs:

@@ -9,7 +9,6 @@ import posixpath
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
-from operator import itemgetter
 from typing import TYPE_CHECKING, TypeAlias
 
 from envcheck.core.errors import InputError, Place
@@ -45,7 +44,7 @@ ReadProgram: TypeAlias = "Callable[[str, str], LaunchedProgram | None]"
 LAUNCHER = "launcher"
 """The dialect of the settings that the launcher decides: `launcher` and `processes`."""
 
-_CONFIG_FILES = (".yaml", ".yml", ".json")
+_CONFIG_FILES = (".yaml", ".yml", ".json", ".toml")
 _PYTHON_FILES: Mapping[str, tuple[str, ...]] = {"xtuner": (".py",)}
 """Programs whose configurations are modules of Python."""
 
@@ -256,12 +255,19 @@ class _ProgramFollower:
         path, folder = code.file, command.folder
         given = {setting.name: _option_value(setting.value) for setting in settings}
         more = {each.name: tuple(map(_further_value, each.more)) for each in settings if each.more}
-        key = repr((path, folder, sorted(given.items(), key=itemgetter(0)), rest, sorted(more.items())))
+        environment = {name: _seen_by_program(value) for name, value in command.exported.items()}
+        key = repr((path, folder, *(sorted(each.items()) for each in (given, more, environment)), rest))
         if key not in self._found and len(self._found) < _MOST_FOLLOWED:
             from envcheck.training_config.readers._program_source import follow_program
 
-            self._found[key] = follow_program(path, folder, self._beside, given, rest, more)
+            self._found[key] = follow_program(path, folder, self._beside, given, rest, more, environment)
         return self._found.get(key)
+
+
+def _seen_by_program(value: Value) -> str | Unknown:
+    """Return the text that a program finds in a variable of its environment."""
+    why = next((fragment.why for fragment in value if fragment.why), "")
+    return Unknown(why) if why else spelled(value)
 
 
 # --- documents of one launch ------------------------------------------------------------------------
@@ -303,7 +309,8 @@ class _LaunchDocuments:
         last = self._document(tuple(settings), program, "", written)._replace(incomplete=incomplete)
         program_name = self.line.program[-1]
         if len(self.line.program) == 1 and isinstance(started_by.value, str):
-            last = last._replace(launcher=started_by.value)
+            count = str(processes.value) if processes else ""
+            last = last._replace(launcher=started_by.value, processes=int(count) if count.isdecimal() else 0)
         if program_name.partition(".")[0] in _TRAINING_PACKAGES:  # its dialect describes it
             composed = self._hydra_config(program_name, settings, place)
             return [*found, last._replace(settings=(*last.settings, *composed))]
@@ -338,6 +345,12 @@ class _LaunchDocuments:
         }
         from envcheck.training_config.readers._python_calls import program_documents
 
+        if followed is not None and followed.configuration is not None:
+            from envcheck.training_config.readers._program_source import composed_document
+
+            yield composed_document(*followed.configuration)._replace(
+                launch=self.number, folder=self.command.folder
+            )
         stated = program_documents(code.tree, code.file, options, names.bases, followed)
         several = len(stated) > _ONE_OF_EACH  # several trainers' arguments, but only one of them is used
         place = self.lines.place(self.command.at, self.command.at + 1)

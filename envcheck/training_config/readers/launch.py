@@ -9,7 +9,8 @@ from envcheck.training_config.readers import Beside, ConfigReader
 
 _STARTS_TRAINING = re.compile(
     r"(?:^|[\s/(\"'`;&|=])(?:torchrun|deepspeed|accelerate[ \t]+launch|python[0-9.]*|llamafactory-cli|axolotl"
-    r"|lmf|composer|srun|sbatch|swift|megatron|trl|xtuner|tune[ \t]+run|ray[ \t]+job[ \t]+submit)[ \t\\]"
+    r"|lmf|composer|srun|sbatch|swift|megatron|trl|xtuner|tune[ \t]+run|ray[ \t]+job[ \t]+submit"
+    r"|torchx[ \t]+run|colossalai[ \t]+run|autotrain|litgpt)[ \t\\]"
     r"|(?:^|[\s;&|])[a-z][\w-]*[ \t]+(?:train|sft|dpo|grpo|rl|finetune|pretrain|fit)[ \t]"
     r"[^\n]*\.(?:ya?ml|json)\b"
     r"|(?:^|[\s;&|])(?:bash|sh|source|\.)[ \t]+[\w./${}-]+\.(?:sh|bash|slurm|sbatch)\b"

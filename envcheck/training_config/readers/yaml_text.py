@@ -10,7 +10,7 @@ import json
 import re
 from bisect import bisect
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from envcheck.core.errors import InputError, Place
 from envcheck.core.facts import Unknown
@@ -67,6 +67,25 @@ class _YamlNode(NamedTuple):
     pairs: tuple[tuple[str, Place, _YamlNode], ...] | None = None
 
 
+_Pairs: TypeAlias = tuple[tuple[str, Place, _YamlNode], ...]
+
+
+def _without_wrappers(pairs: _Pairs) -> _Pairs:
+    """Return the settings that Weights & Biases recorded, each written `name: {desc: …, value: …}`."""
+    if not any(name in _OF_WANDB for name, _, _ in pairs):
+        return pairs
+    return tuple((name, place, _recorded(node)) for name, place, node in pairs if name not in _OF_WANDB)
+
+
+def _recorded(node: _YamlNode) -> _YamlNode:
+    """Return the value inside an entry of a recorded run, or the node if it is no such entry."""
+    entry = {name: inner for name, _, inner in node.pairs or ()}
+    return entry["value"] if "value" in entry and entry.keys() <= {"desc", "value"} else node
+
+
+_OF_WANDB = ("_wandb", "wandb_version")
+
+
 class _YamlParser:
     """Composes nodes from events, and flattens them into settings."""
 
@@ -98,7 +117,7 @@ class _YamlParser:
             raise InputError(self._place(after), "a second document: trainers read files of one")
         if node.pairs is None:
             raise InputError(node.place, "expected names and values")
-        _, settings = self._mapping(node.pairs, "")
+        _, settings = self._mapping(_without_wrappers(node.pairs), "")
         return Document(self.file, "yaml", tuple(settings), repeated=tuple(self.repeated))
 
     # --- events to nodes ----------------------------------------------------------------------------
