@@ -38,7 +38,7 @@ _QUOTES = re.compile(rf"(?:.{{0,60}}raised:\s*)?({_NAME}): (.*)", re.DOTALL)
 _CONDITION = re.compile(r"(?:[Ii]f|[Ww]hen|[Rr]aised|Occurs)\b|$")
 """How the description of an exception in a docstring begins."""
 
-_TO_THE_USER = re.compile(r"[`'\"\d]|\byour?\b")
+_TO_THE_USER = re.compile(r"[`'\"\d]|\b(?:your?|please|must)\b|\w=\w")
 """What a message that begins like a description has, and a line of documentation seldom."""
 
 _FRAME = re.compile(

@@ -1451,6 +1451,7 @@ def test_the_place_that_always_sets_an_attribute_outweighs_those_under_a_conditi
         ("ValueError: When using `train.py` on two nodes, name the first of them\n", 3),
         ("ValueError: If you pass a list, pass your names too\n", 3),
         ("ValueError: If the list is empty.\n", 0),
+        ("ValueError: When using sync=True, please move the module first\n", 3),
     ],
 )
 def test_a_message_that_begins_like_a_description_is_a_failure_too(

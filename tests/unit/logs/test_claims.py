@@ -384,7 +384,7 @@ def test_a_model_type_of_no_release_is_not_one_of_a_later_release(explained: Exp
 
 
 def test_the_command_of_a_package_is_not_of_another_release_than_its_modules(explained: Explain) -> None:
-    script = ("/root/miniconda3/envs/py3.11/bin/axolotl", 5, "<module>", "from axolotl.cli.main import main")
+    script = ("/opt/miniconda3/envs/py3.11/bin/axolotl", 5, "<module>", "from axolotl.cli.main import main")
 
     found = answer(explained(traceback("ModuleNotFoundError: No module named 'axolotl.cli'", script)))
 
