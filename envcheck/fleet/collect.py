@@ -31,10 +31,14 @@ _MOST_REMEMBERED = 4096
 
 
 class Judged(NamedTuple):
-    """Judgement of a machine; `nothing` gives the reason if there was nothing to judge."""
+    """Judgement of a machine; `nothing` gives the reason if there was nothing to judge.
+
+    `trains` says whether any training setting is known, from options or from the record.
+    """
 
     judgement: Judgement
     nothing: str = ""
+    trains: bool = False
 
 
 class RepeatedRecord(NamedTuple):

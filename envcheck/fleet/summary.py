@@ -98,6 +98,7 @@ class FleetReport(NamedTuple):
     left_out: tuple[str, ...] = ()  # nodes that were not examined, with the reason
     diagnostics: tuple[Diagnostic, ...] = ()  # of the training configuration
     fail_on: Severity = Severity.ERROR
+    trains: bool = False  # whether any training setting is known on the most common machine
 
     @property
     def code(self) -> int:
@@ -143,6 +144,8 @@ def summarize(
         by_machine.setdefault(node.machine, []).append(name)
         by_profile.setdefault(node.profile, []).append(name)
     expected = len(context.expected) if isinstance(context.expected, tuple) else context.expected
+    commonest = max(by_machine, key=lambda machine: len(by_machine[machine]), default=None)
+    typical = None if commonest is None else fleet.judged[commonest]
     return FleetReport(
         version=version,
         updated=known.updated,
@@ -153,7 +156,7 @@ def summarize(
         differences=find_differences(fleet.profiles, by_profile, comparisons),
         findings=tuple(_with_elsewhere(each, fleet) for each in _findings(fleet.judged, by_machine)),
         nothing=_nothing_to_judge(fleet.judged, by_machine),
-        waiting=_waiting(fleet.judged, by_machine),
+        waiting=Counter(each.reason for each in typical.judgement.waiting) if typical else {},
         missing=(*context.missing, *_missing(fleet, context)),
         refused=tuple(fleet.refused),
         twice=tuple(fleet.twice),
@@ -162,6 +165,7 @@ def summarize(
         left_out=context.left_out,
         diagnostics=context.diagnostics,
         fail_on=context.fail_on,
+        trains=typical is not None and typical.trains,
     )
 
 
@@ -259,9 +263,3 @@ def _nothing_to_judge(judged: Sequence[Judged], nodes: Mapping[int, list[str]]) 
         if judged[machine].nothing:
             by_reason.setdefault(judged[machine].nothing, []).extend(names)
     return tuple(NodesWithValue(why, tuple(names)) for why, names in by_reason.items())
-
-
-def _waiting(judged: Sequence[Judged], nodes: Mapping[int, list[str]]) -> Mapping[str, int]:
-    commonest = max(nodes, key=lambda machine: len(nodes[machine]), default=None)
-    waiting = () if commonest is None else judged[commonest].judgement.waiting
-    return Counter(each.reason for each in waiting)

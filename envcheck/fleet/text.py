@@ -59,7 +59,7 @@ class _TextWriter:
         yield from self._head()
         if number := report.waiting.get("training"):
             checks = counted_checks(number, self.lang)
-            what = "--target NAME, --train FILE"
+            what = "--train FILE" if report.trains else "--target NAME, --train FILE"
             text = self.lang.say("{} on how you train (give {})", checks, what)
             yield self.lang.say("Not judged: {}.", text)
 

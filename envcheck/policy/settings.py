@@ -308,7 +308,8 @@ TEMPLATE = """\
 # target = "zero3-lora"           # the recipe to judge for; `envcheck target` lists all
 # train = ["ds_config.json"]      # training configuration: files, and arguments such as "--use_lora true"
 # lock = "requirements.txt"       # gate: what the environment was installed from
-# machines = ["a100-r535"]        # gate and check: the machines it must run on; it has to pass on all
+# machines = ["a100-r535"]        # gate and check: the machines it must run on; it has to pass on all.
+#                                 # Not read with --driver, --gpu or --facts, which name the machine
 # matrix = ["house.toml"]         # your own rules, targets and cells, on top of the shipped ones
 # trusted_keys = []               # public keys of minisign, "RWQ…": overlays must be signed by one of them
 # skip = ["lock:extra"]           # rules to skip; a prefix such as `lock:` or `remark:` selects a group

@@ -71,7 +71,9 @@ class NodeJudge(NamedTuple):
 
     def _examine(self, subject: str, inventory: Inventory) -> collect.Judged:
         report = examine.report_on(subject, inventory, self.matrix, self.target)
-        return collect.Judged(report.judgement, report.nothing_to_judge or _why_untold(report.inventory))
+        nothing = report.nothing_to_judge or _why_untold(report.inventory)
+        trains = any(key.startswith("train.") for key in report.inventory.facts)
+        return collect.Judged(report.judgement, nothing, trains)
 
     def report(self, fleet: collect.Fleet, context: summary.FleetContext) -> summary.FleetReport:
         """Return the report on the nodes that were taken into the fleet."""
