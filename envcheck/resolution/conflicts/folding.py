@@ -14,8 +14,8 @@ MOST_LINES = 7
 """Number of lines for the reasons of a conflict, so that they and the line above them are at most 8."""
 
 
-class Line(NamedTuple):
-    """A line of an explanation: its kind, what it is about, its text, and a short name for it.
+class ConflictLine(NamedTuple):
+    """One line of an explanation: its kind, what it is about, its text, and a short name for it.
 
     Lines of one kind about the same can be joined.
     """
@@ -26,11 +26,13 @@ class Line(NamedTuple):
     name: str
 
 
-Join = Callable[[Sequence[Line]], Line]
+Join = Callable[[Sequence[ConflictLine]], ConflictLine]
 """Joins lines of one kind about the same."""
 
 
-def fold(lines: Sequence[Line], joins: Sequence[tuple[str, Join]], most: int = MOST_LINES) -> list[str]:
+def fold(
+    lines: Sequence[ConflictLine], joins: Sequence[tuple[str, Join]], most: int = MOST_LINES
+) -> list[str]:
     """Return the texts of at most `most` lines; join lines kind by kind, in this order, until they fit."""
     for kind, join in joins:
         if len(lines) <= most:
@@ -43,8 +45,8 @@ def fold(lines: Sequence[Line], joins: Sequence[tuple[str, Join]], most: int = M
     return [line.text for line in lines]
 
 
-def _joined(lines: Sequence[Line], kind: str, join: Join) -> list[Line]:
-    groups: dict[tuple[str, ...], list[Line]] = {}
+def _joined(lines: Sequence[ConflictLine], kind: str, join: Join) -> list[ConflictLine]:
+    groups: dict[tuple[str, ...], list[ConflictLine]] = {}
     for number, line in enumerate(lines):
         key = (kind, line.about) if line.kind == kind else (line.kind, line.about, str(number))
         groups.setdefault(key, []).append(line)

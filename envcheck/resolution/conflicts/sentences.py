@@ -8,7 +8,7 @@ from envcheck.core import versions
 from envcheck.core.facts import family, is_device_key
 from envcheck.core.findings import Evidence, Finding
 from envcheck.core.rules import Rule
-from envcheck.resolution.conflicts.folding import MOST_LINES, Line, fold
+from envcheck.resolution.conflicts.folding import MOST_LINES, ConflictLine, fold
 from envcheck.resolution.conflicts.view import FACT_NAMES, ConflictView, gpu_name, joined
 from envcheck.resolution.resolver import Reason, Release
 from envcheck.rules import clauses
@@ -30,11 +30,11 @@ def conflict_sentences(view: ConflictView, most: int = MOST_LINES) -> list[str]:
     )
 
 
-def _lines(view: ConflictView) -> Iterator[Line]:
+def _lines(view: ConflictView) -> Iterator[ConflictLine]:
     target = view.problem.target
     needed = [name for name in view.packages if name in target.packages and ("wants", name) in view.least]
     if needed:
-        yield Line("wants", "", f"the target {target.name} needs {joined(needed)}", target.name)
+        yield ConflictLine("wants", "", f"the target {target.name} needs {joined(needed)}", target.name)
     describe: Mapping[str, Callable[..., str]] = {
         "requirement": _requirement,
         "wants": _wants,
@@ -50,7 +50,7 @@ def _lines(view: ConflictView) -> Iterator[Line]:
     }
     for kind, *arguments in view.ordered_reasons():
         if sentence := describe[kind](view, *arguments):
-            yield Line(kind, _about(view, kind, arguments), sentence, _name(view, kind, arguments))
+            yield ConflictLine(kind, _about(view, kind, arguments), sentence, _name(view, kind, arguments))
 
 
 def _about(view: ConflictView, kind: str, arguments: Sequence[str]) -> str:
@@ -152,7 +152,7 @@ def _metadata(view: ConflictView, name: str, required: str) -> str:
     return "; ".join(parts[:_MOST_BOUNDS]) + more
 
 
-def _all_metadata(view: ConflictView, lines: Sequence[Line]) -> Line:
+def _all_metadata(view: ConflictView, lines: Sequence[ConflictLine]) -> ConflictLine:
     """Return one line for the bounds of one package on several: those of its newest offered release."""
     name = lines[0].about
     required = [reason[2] for reason in view.ordered_reasons() if reason[:2] == ("metadata", name)]
@@ -197,7 +197,7 @@ def _rule(view: ConflictView, rule_id: str) -> str:
     return f"{title}{f'; it refuses {pair}' if pair else ''}"
 
 
-def _all_rules(lines: Sequence[Line]) -> Line:
+def _all_rules(lines: Sequence[ConflictLine]) -> ConflictLine:
     """Return one line for several rules about the same packages: the first in full, the others by name."""
     others = ", ".join(line.name for line in lines[1:])
     return lines[0]._replace(text=f"{lines[0].text} (likewise {others})")
