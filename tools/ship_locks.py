@@ -60,9 +60,9 @@ _HEAD = """\
 # "trained": installed with hashes into an empty environment, and the target's self-tests trained in it.
 # "installed": installed so, `pip check` passed, and the packages were imported as far as a machine without
 # a GPU lets them.
-# "unpacked": nothing was run, because the lock is for another kind of machine or needs nvcc: the files were
-# fetched with hashes and unpacked, the requirements in their metadata hold, no rule refuses them, and their
-# compiled code is for the lock's machine. `left_out` are packages whose build needs a compiler.
+# "unpacked": nothing was run, mostly because the lock is for another kind of machine or needs nvcc: the
+# files were fetched with hashes and unpacked, the requirements in their metadata hold, no rule refuses them,
+# and their compiled code is for the lock's machine. `left_out` are packages whose build needs a compiler.
 # Others were resolved and judged.
 """
 

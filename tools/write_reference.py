@@ -167,6 +167,9 @@ def _target(target: Target) -> Iterator[str]:
         yield f"* bounds {_code(name + bound)}"
     for name, why in target.conflicts.items():
         yield f"* does not go with {_code(name)}: {_text(why)}"
+    for place, why in target.lacks.items():
+        where = f"Python {place}" if place[0].isdigit() else place
+        yield f"* no lock for {where}: {_text(why)}"
     if target.server:
         yield f"* its server runs in a separate environment: [{target.server}](#target-{target.server})"
     if target.build:

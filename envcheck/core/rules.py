@@ -148,7 +148,8 @@ class Target(NamedTuple):
     `extras` are requirements such as `trl[vllm]`, which a lock has to satisfy as well. `conflicts` names
     packages that must not be in the environment, and why. `server` is the target of a second environment, in
     which a server of this recipe runs. `extends` is the target that the row was built on. `bounds` are
-    specifiers by package, for requirements that the metadata lacks.
+    specifiers by package, for requirements that the metadata lacks. `lacks` says by Python (`3.13`) or
+    architecture (`aarch64`) why no lock exists for it.
     """
 
     name: str
@@ -165,6 +166,11 @@ class Target(NamedTuple):
     server: str = ""
     extends: str = ""
     bounds: Mapping[str, str] = EMPTY_MAPPING
+    lacks: Mapping[str, str] = EMPTY_MAPPING
+
+    def why_none(self, python: str, architecture: str) -> str:
+        """Return why no lock exists for this Python or this machine; empty if none is known."""
+        return self.lacks.get(python) or self.lacks.get(architecture, "")
 
 
 OUTCOMES = ("ok", "fails", "imports", "not-installable")

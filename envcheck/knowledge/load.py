@@ -363,6 +363,7 @@ class _RowReader:
             server=row.get("server", ""),
             extends=row.get("extends", ""),
             bounds=row.get("bounds", {}),
+            lacks=row.get("lacks", {}),
         )
 
     def cell(self, row: Mapping[str, Any], targets: Mapping[str, Target]) -> Cell | None:

@@ -14,6 +14,7 @@ conflicts  packages that must not be in the same environment, each with the reas
 server     the target of a second environment, in which a server of this recipe runs; of the packages that
            the server's own bounds name, both environments take the same version
 extends    another target: what this row does not give is taken from there, and `train` is joined by key
+lacks      why no lock exists, by Python (`3.13`) or architecture (`aarch64`)
 older      bounds by package, for one more lock with older releases (`tools/ship_locks.py`)
 """
 
@@ -25,14 +26,16 @@ from typing import Any
 
 _TEXTS = ("title", "note", "group", "for", "server", "extends")
 _LISTS = ("packages", "free", "build", "extras")
-_TABLES = ("train", "bounds", "conflicts", "older")
+_TABLES = ("train", "bounds", "conflicts", "lacks", "older")
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 """Names are used in file names, and in the YAML and TOML of locks."""
 
+_PLACE = re.compile(r"3\.\d+|aarch64|x86_64")
+
 KEYS = frozenset((*_TEXTS, *_LISTS, *_TABLES))
 
-_NOT_INHERITED = frozenset({"note", "for", "server", "bounds", "conflicts", "older", "origin"})
+_NOT_INHERITED = frozenset({"note", "for", "server", "bounds", "conflicts", "lacks", "older", "origin"})
 """Keys that a row does not inherit; `overlay` adds `origin`, the file that the row comes from."""
 
 
@@ -98,6 +101,11 @@ def _wrong_types(row: Mapping[str, Any]) -> Iterator[str]:
         table = row.get(key, {})
         if isinstance(table, Mapping) and not all(isinstance(value, str) for value in table.values()):
             yield f"{key}: expected a text for each package; found {table!r}"
+    lacks = row.get("lacks", {})
+    if isinstance(lacks, Mapping) and not all(
+        _PLACE.fullmatch(place) and isinstance(why, str) for place, why in lacks.items()
+    ):
+        yield f"lacks: expected a text for a Python such as 3.13 or an architecture; found {lacks!r}"
 
 
 def _foreign_extras(row: Mapping[str, Any]) -> Iterator[str]:

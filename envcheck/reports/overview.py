@@ -130,7 +130,7 @@ def _gpus(inventory: Inventory, lang: Language) -> tuple[str, str]:
         fact = inventory.fact("gpus.count")
         if isinstance(fact.reading, Unknown):
             return lang.translate(fact.reading.why), "unknown" if fact.reading.asked else "none"
-        return lang.say("none in this machine; hardware rules do not apply"), "none"
+        return lang.say("none of NVIDIA's in this machine; hardware rules do not apply"), "none"
     kinds: dict[str, int] = {}
     for device in range(len(inventory.devices)):
         kind = _gpu(inventory, device, lang)
@@ -190,6 +190,8 @@ def torch_build(inventory: Inventory, lang: Language) -> str:
         label = versions.local_label(str(inventory.known("pkg.torch")))
         if label.startswith("rocm"):
             return lang.say(" (ROCm build)")
+        if npu := inventory.known("pkg.torch-npu"):
+            return lang.say(" with torch-npu {}", npu)
         return lang.say(" (Intel XPU build)") if label.startswith("xpu") else lang.say(" (CPU build)")
     return lang.say(" for CUDA {}", runtime.value) if runtime.value else ""
 

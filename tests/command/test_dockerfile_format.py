@@ -79,7 +79,7 @@ def test_the_dockerfile_builds_and_its_gate_stops_at_another_release(
     made = builder.build(SLIM, {**files, "pip.conf": PIP}, tag=f"python:{PYTHON}-slim")
     assert made.code == 0, made.out
     wheel = next((builder.folder / "wheel").glob("*.whl"))
-    lock = (locked / "requirements.txt").read_text()
+    lock = (locked / "requirements.txt").read_bytes()
     beside: dict[str, bytes | str] = {wheel.name: wheel.read_bytes(), "requirements.txt": lock}
     dockerfile = (locked / "Dockerfile").read_text()
     made = builder.build(dockerfile, beside, "--pull-never", base="", tag="from-lock")

@@ -275,7 +275,7 @@ class _Search:
         from envcheck.commands.pin import unpinned
         from envcheck.resolver_backends.index import availability
 
-        if not unpinned.names_a_source(error.chain):
+        if not unpinned.named_sources(error.chain):
             return False
         found = unpinned.source_only(self._completer, request, error.chain)
         offers = availability.offers(self._completer.host, request, found)
@@ -348,7 +348,8 @@ class _Search:
             return None
         name, machine = self._goal.target.name, describe(self._goal)
         lines = [f"no versions for {name} fit {machine}; these requirements conflict:"]
-        needing = [f"  - {line}" for line in _needing_source_lines(self._needs_source)]
+        reasons = (*_known_reason(self._goal), *_needing_source_lines(self._needs_source))
+        needing = [f"  - {line}" for line in reasons]
         lines += needing
         lines += unpinned.describe_clash(
             self._goal, self._problem, self._completer, found, most=conflicts.MOST_LINES - len(needing)
@@ -511,6 +512,9 @@ def _search_other_cuda(
     return None, why_not
 
 
+_UNTRIED = "a fix, not tried because it runs the packages' build code, now and on installation:"
+
+
 def _explain_dead_end(
     goal: LockTarget, dead_end: _DeadEnd, variant: Mapping[str, str], why_not: Sequence[str]
 ) -> str:
@@ -518,19 +522,29 @@ def _explain_dead_end(
 
     `variant` holds versions with a torch for another CUDA, and `why_not` why no lock has it.
     """
+    from envcheck.commands.pin import unpinned
     from envcheck.resolution import conflicts
 
     if dead_end.needs_source:
         return _explain_sources(goal, dead_end.needs_source)
-    most = conflicts.MOST_LINES - bool(dead_end.last_failure)
+    known = _known_reason(goal)
+    most = conflicts.MOST_LINES - bool(dead_end.last_failure) - len(known)
     found = conflicts.prove(dead_end.problem, dead_end.reasons, most)
     lines = [f"no versions for {goal.target.name} fit {describe(goal)}; these requirements conflict:"]
-    lines += [f"  - {reason}" for reason in found.conflict]
+    lines += [f"  - {reason}" for reason in (*known, *found.conflict)]
     lines += [f"  the last attempt: {dead_end.last_failure}"] if dead_end.last_failure else []
     ways = [*([other_cuda.manual_install(variant, why_not)] if variant else []), *found.ways_out]
     lines += ["fixes, each of them tried:" if ways else "none of the single changes that were tried helps"]
     lines += [f"  - {way}" for way in ways]
+    if sources := unpinned.named_sources(dead_end.last_failure):
+        lines += [_UNTRIED, f"  - {unpinned.allow_source(sources)}"]
     return "\n".join(lines)
+
+
+def _known_reason(goal: LockTarget) -> list[str]:
+    """Return the reason that the target states for having no lock for this Python or machine, if any."""
+    why = goal.target.why_none(goal.python, goal.platform.partition("-")[2])
+    return [f"{goal.target.name} has no lock here: {why}"] if why else []
 
 
 def _needing_source_lines(needs: Sequence[_NeedsSource]) -> Iterator[str]:
@@ -547,9 +561,9 @@ def _explain_sources(goal: LockTarget, needs: Sequence[_NeedsSource]) -> str:
     older = ", ".join(dict.fromkeys(named))
     lines = (
         f"no versions for {goal.target.name} fit {describe(goal)}; these requirements conflict:",
-        *(f"  - {line}" for line in _needing_source_lines(needs)),
+        *(f"  - {line}" for line in (*_known_reason(goal), *_needing_source_lines(needs))),
         f"  - no older release of {older} that can be installed from wheels fits",
-        "a fix, not tried because it runs the packages' build code, now and on installation:",
+        _UNTRIED,
         f"  - {unpinned.allow_source(needs[0].packages)}",
         "    (what these packages require in turn is known only after that)",
     )

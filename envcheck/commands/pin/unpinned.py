@@ -133,9 +133,9 @@ def why_without_source(problem: SearchProblem, names: Iterable[str], sources: Se
         yield "; ".join([f"{name}: {newest} {', '.join(sources)}", *source_hint(sources)])
 
 
-def names_a_source(reason: str) -> bool:
-    """Return whether a reason names a package that would have to be built."""
-    return _NO_WHEEL.search(reason) is not None
+def named_sources(reason: str) -> tuple[str, ...]:
+    """Return the packages that would have to be built, according to a reason."""
+    return tuple(dict.fromkeys(_NO_WHEEL.findall(reason)))
 
 
 def source_only(completer: Completer, request: backends.CompletionRequest, reason: str) -> tuple[str, ...]:

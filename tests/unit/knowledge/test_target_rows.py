@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from typing import Any
 
 import pytest
@@ -15,7 +16,9 @@ from envcheck.core.rules import Target
 from envcheck.knowledge.compiled import freeze_matrix, thaw_matrix
 from envcheck.knowledge.generated_rules import target_rules
 from envcheck.knowledge.load import read_matrix
+from envcheck.knowledge.rule_pages import target_page
 from envcheck.rules import judge
+from tests.support.paths import ROOT
 
 BASE: dict[str, Any] = {
     "title": "the base",
@@ -112,10 +115,25 @@ def test_the_compiled_matrix_keeps_every_field_of_a_target() -> None:
         note="y",
         extends="z",
         bounds={"a": "<2"},
+        lacks={"3.13": "c"},
     )
     known = known._replace(targets={**known.targets, "zero3-lora": rich})
     thawed = thaw_matrix(json.loads(json.dumps(freeze_matrix(known))))
     assert thawed.targets == known.targets
+
+
+def test_a_target_says_for_which_python_and_machine_it_has_no_lock() -> None:
+    target = Target("t", "t", ("torch",), {}, lacks={"3.13": "a has no wheel", "aarch64": "b has none"})
+    assert target.why_none("3.13", "x86_64") == "a has no wheel"
+    assert target.why_none("3.12", "aarch64") == "b has none"
+    assert target.why_none("3.12", "x86_64") == ""
+    known = examine.knowledge()
+    page = target_page("t", known._replace(targets={**known.targets, "t": target}))
+    assert "no lock  Python 3.13 (a has no wheel)\n         aarch64 (b has none)\n" in page
+    rows = tomllib.loads((ROOT / "lockfiles/manifest.toml").read_text())["lock"]
+    shipped = {(row["target"], row["python"]) for row in rows}
+    shipped |= {(row["target"], row["platform"].partition("-")[2]) for row in rows}
+    assert not {(each.name, place) for each in known.targets.values() for place in each.lacks} & shipped
 
 
 def test_every_target_says_what_it_is_for_and_has_a_group() -> None:
