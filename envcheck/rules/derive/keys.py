@@ -121,9 +121,62 @@ does not import it. So a rule about an import has the clause `["absent", true]`,
 """
 
 
+MODEL_CODE = {
+    "train.model_skips_experts": Key(
+        Kind.FLAG,
+        "whether transformers' code of the model_type calls only the experts that have tokens",
+        phrases={"true": "a mixture of experts that skips idle ones"},
+    ),
+    "train.model_saves_router_bias": Key(
+        Kind.FLAG,
+        "whether its mixture of experts keeps a learnt routing bias in a buffer",
+        phrases={"true": "a mixture of experts with a routing bias"},
+    ),
+    "train.model_conv3d": Key(
+        Kind.FLAG, "whether its code has a Conv3d", phrases={"true": "a model with a Conv3d"}
+    ),
+    "train.model_refuses_right_padding": Key(
+        Kind.FLAG,
+        "whether its code refuses right padding with FlashAttention and a cache",
+        phrases={"true": "a model that refuses right padding with FlashAttention"},
+    ),
+    "train.model_takes_loss_keywords": Key(
+        Kind.FLAG,
+        "whether the forward of all its language models takes further arguments (transformers 4.46 to 4.56)",
+        phrases={"true": "a model whose forward takes further arguments"},
+    ),
+    "train.model_lacks_loss_keywords": Key(
+        Kind.FLAG,
+        "whether the forward of none of its language models does (transformers 4.46 to 4.49)",
+        phrases={"true": "a model whose forward takes no further arguments"},
+    ),
+    "train.model_causal_conv1d": Key(
+        Kind.FLAG,
+        "whether its code imports causal_conv1d by itself",
+        phrases={"true": "a model that imports causal-conv1d"},
+    ),
+    "train.model_mamba_ssm": Key(
+        Kind.FLAG,
+        "whether its code imports mamba_ssm by itself",
+        phrases={"true": "a model that imports mamba-ssm"},
+    ),
+    "train.model_attends_without_sinks": Key(
+        Kind.FLAG,
+        "whether its attention passes no sinks to transformers' FlashAttention (transformers 5.6.0)",
+        phrases={"true": "a model without attention sinks"},
+    ),
+}
+"""What the code of a model type does in a release of transformers (compat/tables/model_code.toml).
+
+After `train.model_`, a key names the column of the table. A type that the release does not list is false.
+"""
+
+MODEL_CODE_PREFIX = "train.model_"
+
 KEYS = {
     **COMPONENTS,
     **IMPORTS,
+    **MODEL_CODE,
     "cuda.runtime": Key(Kind.VERSION, "CUDA the installed torch was built with; Absent for a CPU build"),
     "cuda.minimum_driver": Key(Kind.VERSION, "oldest Linux driver of that CUDA's major family"),
     "cuda.full_driver": Key(Kind.VERSION, "driver that ships with that CUDA: from it on nothing is limited"),
@@ -263,6 +316,7 @@ FOLLOWS_FROM: Mapping[str, tuple[str, ...]] = {
     "train.install_transformers": ("train.model_type",),
     "train.attention_refused": ("train.model_type", "train.attention", "pkg.transformers"),
     "train.attention_accepted": ("train.model_type", "pkg.transformers"),
+    **dict.fromkeys(MODEL_CODE, ("train.model_type", "pkg.transformers")),
 }
 """The inputs of each derived fact that a proposed change may set.
 

@@ -10,7 +10,7 @@ from envcheck.core.rules import Default, Matrix, When
 from envcheck.core.tables import Tables
 from envcheck.rules.clauses import evaluate
 from envcheck.rules.derive.inputs import is_not_given, missing_input, text_of, with_derived
-from envcheck.rules.derive.keys import BATCH_KEYS, COMPONENTS, IMPORTS
+from envcheck.rules.derive.keys import BATCH_KEYS, COMPONENTS, IMPORTS, MODEL_CODE, MODEL_CODE_PREFIX
 
 
 def derive_training(inventory: Inventory, matrix: Matrix) -> Inventory:
@@ -37,6 +37,7 @@ def derive_training(inventory: Inventory, matrix: Matrix) -> Inventory:
         Fact("train.attention_accepted", accepted, "derived from train.model_type"),
         Fact("train.examples_per_step", _examples_per_step(inventory), "derived from the batch sizes"),
         Fact("train.saves_at_evaluations", _saves_at_evaluations(inventory), "derived from train.save_steps"),
+        *_model_code(inventory, matrix.tables),
         *_components_without_row(inventory),
     ]
     return with_derived(inventory, facts)
@@ -146,6 +147,21 @@ def _attention(inventory: Inventory, tables: Tables) -> tuple[Reading, Reading]:
         refuses(text_of(inventory, "train.attention"))
     )
     return refused, Known("eager" if refuses("sdpa") else "sdpa")
+
+
+def _model_code(inventory: Inventory, tables: Tables) -> Iterator[Fact]:
+    """Yield what transformers' code of the model type does."""
+    source = "derived from train.model_type"
+    missing = missing_input(inventory, "train.model_type", "pkg.transformers")
+    if missing is not None:
+        yield from (Fact(key, missing, source) for key in MODEL_CODE)
+        return
+    model_type, version = text_of(inventory, "train.model_type"), text_of(inventory, "pkg.transformers")
+    row = next((row for row in tables.get("model_code", ()) if row["model_type"] == model_type), {})
+    for key in MODEL_CODE:
+        bounds = row.get(key.removeprefix(MODEL_CODE_PREFIX), ())
+        true = any(versions.satisfies(version, each, unknown=Tri.NO) is Tri.YES for each in bounds)
+        yield Fact(key, Known(true), source)
 
 
 def _first_transformers(inventory: Inventory, tables: Tables) -> tuple[Reading, Reading]:
