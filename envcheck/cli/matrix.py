@@ -135,6 +135,14 @@ SweepOption = Annotated[
         "records nothing.",
     ),
 ]
+SiblingsOption = Annotated[
+    bool,
+    CommandOption(
+        "--siblings",
+        help="prove: search the releases in --store for the lines of the rules in files for other model "
+        "types, adapters, methods, …, and show the conditions around each line; records nothing.",
+    ),
+]
 
 
 def command(
@@ -154,6 +162,7 @@ def command(
     store: StoreOption = None,
     older: OlderOption = False,
     sweep: SweepOption = False,
+    siblings: SiblingsOption = False,
     overlays: options.Matrix = None,
     lang: options.Lang = None,
 ) -> int:
@@ -176,6 +185,7 @@ def command(
             folder=folder,
             older=older,
             sweep=sweep,
+            siblings=siblings,
         )
         output.print_data(text)
         return code
@@ -253,6 +263,7 @@ def _prove(
     folder: str | None,
     older: bool,
     sweep: bool,
+    siblings: bool,
 ) -> tuple[str, int]:
     """Prove rules; return the summary and the exit code."""
     from envcheck.commands import prove
@@ -265,5 +276,6 @@ def _prove(
         scratch=Path(folder) if folder else None,
         older=older,
         sweep=sweep,
+        siblings=siblings,
     )
     return prove.prove(proof, host.Host(), output.print_message)

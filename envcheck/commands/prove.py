@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from envcheck import probes
 from envcheck.commands import examine
+from envcheck.commands import siblings as sibling_search
 from envcheck.commands.proof_runs import ScriptRunner
 from envcheck.commands.sweep import run_sweep
 from envcheck.core.errors import ExamineError, InputError
@@ -24,7 +25,7 @@ from envcheck.core.suggestions import suggestion
 from envcheck.host.files import folder_texts, locked_folder, scratch_folder, write_file
 from envcheck.host.machine import Host
 from envcheck.knowledge.load import build_matrix, gather_tree
-from envcheck.knowledge.proofs import records, sweep, verification
+from envcheck.knowledge.proofs import records, siblings, sweep, verification
 from envcheck.knowledge.proofs.declaration import Proof, read_proof
 from envcheck.knowledge.proofs.records import ProofRecord, SeenRelease
 from envcheck.knowledge.proofs.verification import Supply
@@ -54,6 +55,7 @@ class ProveOptions:
         scratch: where releases are installed for scripts; None uses a temporary folder.
         older: whether open lower bounds are followed beyond the oldest releases of the tables.
         sweep: whether rules are compared with every release in the store instead; nothing is recorded.
+        siblings: whether files for other values of a rule's facts are searched instead; nothing is recorded.
 
     """
 
@@ -64,6 +66,7 @@ class ProveOptions:
     scratch: Path | None = None
     older: bool = False
     sweep: bool = False
+    siblings: bool = False
 
 
 class _Job(NamedTuple):
@@ -92,8 +95,10 @@ def prove(options: ProveOptions, host: Host, tell: Tell) -> tuple[str, int]:
     except ValueError as error:
         raise InputError(str(options.folder), str(error)) from None
     rows = {row["id"]: row for row in tree["rule"] if row.get("id") in rules}
-    if options.sweep:
+    if options.sweep or options.siblings:
         every = _every_job(options.rules, rows, rules)
+        if options.siblings:
+            return _siblings(every, options.store, tell)
         return _sweep(every, signatures(tree["case"]), options.store, tell)
     jobs = _jobs(options.rules, rows, rules, known)
     packages = PublishedPackages(host, DEADLINE_S, options.store)
@@ -142,6 +147,17 @@ def _sweep(
         tell(line)
     swept = len({question.rule.id for question in asked})
     return f"{counted(swept, 'rule')} swept, {wrong} contradicted\n", int(wrong > 0)
+
+
+def _siblings(jobs: Sequence[_Job], store: Path | None, tell: Tell) -> tuple[str, int]:
+    """Search the files for values that rules do not name; return a summary, and exit code 0."""
+    if store is None:
+        raise InputError("--siblings", "expected --store, a folder that `matrix harvest` filled")
+    asked = [question for job in jobs for question in siblings.questions(job.rule, job.proof)]
+    lines, narrow = sibling_search.run_siblings(asked, store)
+    for line in lines:
+        tell(line)
+    return sibling_search.summary(asked, narrow), 0
 
 
 def _jobs(

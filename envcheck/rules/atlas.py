@@ -219,7 +219,7 @@ def _is_subsumed(finding: Finding, judgement: Judgement) -> bool:
 
 
 def _evidence_keys(finding: Finding) -> set[str]:
-    return {each.fact.key for each in finding.evidence if family(each.fact.key) != "training"}
+    return {each.fact.key for each in finding.evidence if family(each.fact.key) not in ("train", "training")}
 
 
 def keys_of(finding: Finding) -> set[str]:

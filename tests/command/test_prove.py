@@ -258,3 +258,37 @@ def test_a_sweep_needs_a_store(folder: Path) -> None:
     ran = envcheck("matrix", "prove", "--sweep", "-o", str(folder), environ={"PYTHONPATH": str(ROOT)})
     assert ran.code == 2
     assert "--sweep: expected --store" in ran.err
+
+
+VERA = "if self.is_old(model):\n    raise ValueError('this base cannot be adapted')\n"
+
+
+def search_siblings(folder: Path, releases: dict[str, dict[str, str]], adapters: str) -> Outcome:
+    """Search a store for the line of a rule that names adapters."""
+    rule = RULE.replace("import gone", "cannot be adapted").replace(
+        "peft/__init__.py", "peft/tuners/vera/model.py"
+    )
+    rule = rule.replace('"pkg.peft" =', f'"train.adapter" = {adapters}, "pkg.peft" =')
+    assert "train.adapter" in rule
+    write(folder, rule=rule)
+    where = str(store(folder, releases))
+    environ = {"PIP_INDEX_URL": "http://127.0.0.1:9", "PYTHONPATH": str(ROOT)}
+    return envcheck("matrix", "prove", "--siblings", "--store", where, "-o", str(folder), environ=environ)
+
+
+BESIDE = {"peft/tuners/vera/model.py": VERA, "peft/tuners/oft/model.py": VERA}
+"""A release in which a second adapter has the line."""
+
+
+def test_siblings_are_told_with_their_releases_and_the_condition_around_the_line(folder: Path) -> None:
+    ran = search_siblings(folder, {"0.1.0": BESIDE, "0.2.0": BESIDE, "0.3.0": BESIDE}, '["vera"]')
+    assert ran.code == 0
+    assert "not named: train.adapter oft, 0.1.0 to 0.2.0: peft/tuners/oft/model.py" in ran.err
+    assert "peft/tuners/vera/model.py: where self.is_old(model)" in ran.err
+    assert ran.out == "1 rule searched, 1 with a line in files for values that they do not name\n"
+
+
+def test_siblings_that_the_rule_names_are_not_told(folder: Path) -> None:
+    ran = search_siblings(folder, {"0.1.0": BESIDE, "0.3.0": CLEAN}, '["vera", "oft"]')
+    assert "not named" not in ran.err
+    assert ran.out == "1 rule searched, 0 with a line in files for values that they do not name\n"

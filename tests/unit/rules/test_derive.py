@@ -494,3 +494,24 @@ def test_facts_of_the_machine_do_not_depend_on_the_training(packages: str) -> No
 )
 def test_a_variable_that_is_not_given_is_taken_as_unset(facts: str, value: Reading) -> None:
     assert reading(facts, "env.DS_SKIP_CUDA_CHECK") == value
+
+
+# --- what the code of a model type does -------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("facts", "key", "expected"),
+    [
+        ('model_type = "qwen3_moe"', "train.model_skips_experts", Known(value=True)),
+        ('model_type = "llama"', "train.model_skips_experts", Known(value=False)),
+        ('model_type = "qwen2_5_vl"', "train.model_conv3d", Known(value=True)),
+        ('model_type = "a_type_of_its_own"', "train.model_conv3d", Known(value=False)),
+    ],
+)
+def test_the_code_of_a_model_type_is_looked_up_by_release(facts: str, key: str, expected: Reading) -> None:
+    world = f'pkg = {{ transformers = "4.57.1" }}\ntrain = {{ {facts} }}'
+    assert reading(world, key) == expected
+
+
+def test_the_code_of_a_model_type_is_not_known_without_the_release() -> None:
+    assert isinstance(reading('train = { model_type = "llama" }', "train.model_conv3d"), Unknown)

@@ -1,0 +1,144 @@
+"""Derive what packages were compiled for, and what published wheels say of listed ones."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from envcheck.core import versions
+from envcheck.core.facts import Absent, Fact, Inventory, Known, Reading, is_package_key
+from envcheck.core.rules import Matrix
+from envcheck.core.tables import Tables
+from envcheck.rules.derive.inputs import missing_input, text_of, with_derived
+from envcheck.rules.derive.keys import ARCHITECTURES_SUFFIX
+from envcheck.rules.requirements import is_environment
+
+_WHEEL_LABEL = re.compile(r"(?:cu[0-9]+|cpu(?:\.cxx11\.abi)?|rocm[0-9.]+|xpu)?")
+"""The local labels of the wheels of torch that its project publishes."""
+
+
+def with_compiled_packages(inventory: Inventory, tables: Tables) -> Inventory:
+    """Add whether DeepSpeed accepts the toolkit, and the packages whose labels name another torch."""
+    inventory = with_derived(inventory, _compiled_ops(inventory))
+    named = ("pkg.deepspeed", "cuda.toolkit", "cuda.runtime")
+    source = "derived from " + ", ".join(f"{key} {inventory.known(key) or ''}".strip() for key in named)
+    accepted = missing_input(inventory, "pkg.deepspeed", "cuda.toolkit", "cuda.runtime")
+    labelled = any(
+        is_package_key(key) and isinstance(fact.value, str) and ("torch" in fact.value or "+pt" in fact.value)
+        for key, fact in inventory.facts.items()
+    )
+    if accepted is not None and not labelled:
+        return with_derived(inventory, [Fact("build.deepspeed.toolkit", accepted, source)])
+    from envcheck.rules import derived_builds  # most environments have neither a toolkit nor such a label
+
+    accepted = accepted or derived_builds.accepts_toolkit(inventory, tables.get("deepspeed_toolkit", []))
+    inventory = with_derived(inventory, [Fact("build.deepspeed.toolkit", accepted, source)])
+    labels = derived_builds.labelled_builds(inventory)
+    if not labels or missing_input(inventory, "pkg.torch") is not None:
+        return inventory
+    found: dict[str, Reading] = {
+        "torch.packages_of_another_release": derived_builds.other_release(inventory, labels),
+        "torch.packages_of_another_build": derived_builds.other_build(inventory, labels),
+    }
+    for name in ("flash-attn", "causal-conv1d", "mamba-ssm"):
+        own = {each: label for each, label in labels.items() if each == name}
+        differs = isinstance(derived_builds.other_build(inventory, own), Known)
+        found[f"torch.{name.replace('-', '_')}_of_another_build"] = Known(differs)
+    return with_derived(
+        inventory, (Fact(key, each, _first_source(inventory, each)) for key, each in found.items())
+    )
+
+
+def _compiled_ops(inventory: Inventory) -> Iterator[Fact]:
+    """Yield whether DeepSpeed's compiled ops are for this torch; nothing where it compiled none.
+
+    When it loads an op, DeepSpeed compares minor versions as texts; that of CUDA only for ops on GPUs.
+    """
+    if inventory.known("build.deepspeed.ops") is None:
+        return
+    pairs = [("pkg.torch", "build.deepspeed.torch"), ("cuda.runtime", "build.deepspeed.cuda")]
+    known = [(inventory.known(one), inventory.known(other)) for one, other in pairs]
+    compared = [
+        str(one).split(".")[:2] == str(other).split(".")[:2]
+        for one, other in known
+        if one is not None and other is not None
+    ]
+    if known[0][0] is not None and compared:
+        source = inventory.fact("build.deepspeed.ops").source
+        yield Fact("build.deepspeed.fits", Known(value=all(compared)), source)
+
+
+def with_ascend(inventory: Inventory, tables: Tables) -> Inventory:
+    """Add the CANN that torch_npu was released for, and whether it is the installed one."""
+    missing = missing_input(inventory, "pkg.torch-npu")
+    if missing is not None:
+        source = "derived from pkg.torch-npu"
+        return with_derived(
+            inventory, (Fact(key, missing, source) for key in ("build.torch-npu.cann", "cann.fits"))
+        )
+    from envcheck.rules import derived_builds  # few environments have it
+
+    torch_npu = text_of(inventory, "pkg.torch-npu")
+    source = f"derived from torch-npu {torch_npu}"
+    cann = derived_builds.cann_of(torch_npu, tables.get("torch_npu_cann", []))
+    inventory = with_derived(inventory, [Fact("build.torch-npu.cann", cann, source)])
+    needed = ("build.torch-npu.cann", "cann.version")
+    fits = missing_input(inventory, *needed)
+    if fits is None:
+        fits = Known(derived_builds.same_minor(*(text_of(inventory, key) for key in needed)))
+    return with_derived(inventory, [Fact("cann.fits", fits, source)])
+
+
+def _first_source(inventory: Inventory, packages: Reading) -> str:
+    """Return the source of the first package in a list of words that begin with a package's name.
+
+    It may be the line of a file, which a report then shows.
+    """
+    if not isinstance(packages, Known) or not isinstance(packages.value, tuple):
+        return "derived from the versions of packages"
+    return inventory.fact(f"pkg.{packages.value[0].partition(' ')[0]}").source
+
+
+def with_published_wheels(inventory: Inventory, matrix: Matrix) -> Inventory:
+    """Add what published wheels say of packages that were listed rather than found installed."""
+    if not any(is_package_key(key) for key in inventory.facts) or is_environment(inventory):
+        return inventory
+    from envcheck.rules import published_wheels
+
+    code = published_wheels.published_code(inventory, matrix)
+    facts = [
+        Fact(f"pkg.{name}{ARCHITECTURES_SUFFIX}", Known(found), f"the published wheel of {name}")
+        for name, found in code.items()
+    ]
+    without = published_wheels.without_wheel(inventory, matrix)
+    facts.append(Fact("packages.without_wheel", without, _first_source(inventory, without)))
+    return with_derived(inventory, facts)
+
+
+def from_wheels(inventory: Inventory) -> Fact:
+    """Return whether packages are wheels; conda's builds fit other Pythons and older C libraries."""
+    conda = inventory.known("python.manager") == "conda"
+    return Fact("packages.from_wheels", Known(not conda), "derived from python.manager")
+
+
+def torch_from_wheel(inventory: Inventory) -> Fact:
+    """Return whether torch is a published wheel; `2.8.0a0+git1234` and `2.8.0a0+1234.nv25.05` are none."""
+    version = versions.parse(str(inventory.known("pkg.torch")))
+    compiled = version is not None and (
+        (version.pre or ("",))[0] == "a" or not _WHEEL_LABEL.fullmatch(version.local or "")
+    )
+    wheel = inventory.known("python.manager") != "conda" and not compiled
+    return Fact("torch.from_wheel", Known(wheel), "derived from python.manager and pkg.torch")
+
+
+def library_named(inventory: Inventory) -> Fact:
+    """State whether the variable is known to be set: a list of packages comes without an environment."""
+    named = bool(inventory.known("env.BNB_CUDA_VERSION"))
+    return Fact("bitsandbytes.library_named", Known(named), "derived from env.BNB_CUDA_VERSION")
+
+
+def unsloth_release(inventory: Inventory) -> Fact:
+    """State the release of Unsloth, which mends other packages; a list that does not name it brings none."""
+    release = inventory.known("pkg.unsloth")
+    reading = Absent() if release is None else Known(release)
+    return Fact("unsloth.release", reading, "derived from pkg.unsloth")

@@ -1,0 +1,181 @@
+"""Derive the trainer's defaults and what follows from the configuration of a training."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from envcheck.core import versions
+from envcheck.core.facts import Absent, Fact, Inventory, Known, Reading, Tri, Unknown
+from envcheck.core.rules import Default, Matrix, When
+from envcheck.core.tables import Tables
+from envcheck.rules.clauses import evaluate
+from envcheck.rules.derive.inputs import is_not_given, missing_input, text_of, with_derived
+from envcheck.rules.derive.keys import BATCH_KEYS, COMPONENTS, IMPORTS, MODEL_CODE, MODEL_CODE_PREFIX
+
+
+def derive_training(inventory: Inventory, matrix: Matrix) -> Inventory:
+    """Add the trainer's defaults and what follows from the configuration, if there is a configuration.
+
+    A trainer that the configuration does not name is Absent.
+    """
+    inventory = with_derived(inventory, [_described(inventory)])
+    if not any(key.startswith("train.") for key in inventory.facts):
+        return with_derived(inventory, (Fact(key, Absent(), "no training is described") for key in IMPORTS))
+    inventory = with_derived(inventory, [Fact("train.trainer", Absent(), "the configuration names none")])
+    trainer = inventory.fact("train.trainer")
+    if isinstance(trainer.reading, Absent):
+        inventory = with_derived(
+            inventory, (Fact(key, Absent(), trainer.source) for key in (*COMPONENTS, *IMPORTS))
+        )
+    inventory = _with_defaults(inventory, matrix)
+    first, install = _first_transformers(inventory, matrix.tables)
+    refused, accepted = _attention(inventory, matrix.tables)
+    facts = [
+        Fact("train.minimum_transformers", first, "derived from train.model_type"),
+        Fact("train.install_transformers", install, "derived from train.model_type"),
+        Fact("train.attention_refused", refused, "derived from train.attention"),
+        Fact("train.attention_accepted", accepted, "derived from train.model_type"),
+        Fact("train.examples_per_step", _examples_per_step(inventory), "derived from the batch sizes"),
+        Fact("train.saves_at_evaluations", _saves_at_evaluations(inventory), "derived from train.save_steps"),
+        *_model_code(inventory, matrix.tables),
+        *_components_without_row(inventory),
+    ]
+    return with_derived(inventory, facts)
+
+
+def _described(inventory: Inventory) -> Fact:
+    known = any(key.startswith("train.") for key in inventory.facts)
+    return Fact("training.described", Known(known), "derived from the facts of the training")
+
+
+def _components_without_row(inventory: Inventory) -> Iterator[Fact]:
+    """Yield the components that no row of the table decides for this trainer and these releases."""
+    trainer = inventory.fact("train.trainer")
+    unread = Unknown(f"not known of {trainer.value} in these releases")
+    declared = (*COMPONENTS, *IMPORTS)
+    return (Fact(key, unread, trainer.source) for key in declared if key not in inventory.facts)
+
+
+def _with_defaults(inventory: Inventory, matrix: Matrix) -> Inventory:
+    """Give each fact that was not given the default of the first row that matches.
+
+    A row that may match leaves the fact open, unless a later row certainly matches and gives the same value.
+    """
+    settled: set[str] = set()
+    possible: dict[str, Default] = {}
+    # Rows are about facts of earlier rows too, so all of them read one mapping that grows.
+    facts = dict(inventory.facts)
+    inventory = inventory._replace(facts=facts)
+    for default in matrix.defaults:
+        key = default.key
+        if key in settled:
+            continue
+        if key not in possible and not is_not_given(inventory.reading(key)):
+            settled.add(key)
+            continue
+        matches, undecided = _matches(default.when, inventory)
+        if matches is Tri.NO:
+            continue
+        earlier = possible.setdefault(key, default)
+        if matches is Tri.YES or earlier.value != default.value:
+            settled.add(key)
+        if matches is Tri.YES and earlier.value == default.value:
+            reading: Reading = Known(default.value)
+        elif earlier is default:
+            reading = _unsettled(inventory, undecided)
+        else:
+            continue
+        facts[key] = Fact(key, reading, f"default: {default.source}")
+    return inventory
+
+
+def _matches(when: When, inventory: Inventory) -> tuple[Tri, list[str]]:
+    """Return whether all clauses hold, and the keys of those that are not decided."""
+    undecided = []
+    for clause in when:
+        answer = evaluate(clause, inventory)
+        if answer is Tri.NO:
+            return answer, []
+        if answer is Tri.MAYBE:
+            undecided.append(clause.key)
+    return (Tri.MAYBE if undecided else Tri.YES), undecided
+
+
+def _unsettled(inventory: Inventory, undecided: Sequence[str]) -> Unknown:
+    asked = not any(is_not_given(inventory.reading(key)) for key in undecided)
+    return Unknown(f"its default depends on {' and '.join(sorted(set(undecided)))}", asked)
+
+
+def _examples_per_step(inventory: Inventory) -> Reading:
+    """Return the examples in one optimizer step.
+
+    Processes that share a sequence see the same examples. Where processes share layers, releases count in
+    different ways, so the number is Unknown.
+    """
+    missing = missing_input(inventory, *BATCH_KEYS)
+    if missing is not None:
+        return missing
+    micro, accumulated, processes, layers, share = (int(text_of(inventory, key)) for key in BATCH_KEYS)
+    if layers != 1:
+        return Unknown(f"{layers} processes share each layer, and releases count them in different ways")
+    if share < 1 or processes % share:
+        return Unknown(f"{processes} processes do not divide into sequences shared by {share}")
+    return Known(micro * accumulated * (processes // share))
+
+
+def _saves_at_evaluations(inventory: Inventory) -> Reading:
+    missing = missing_input(inventory, "train.save_steps", "train.eval_steps")
+    if missing is not None:
+        return missing
+    save, evaluate = (int(text_of(inventory, f"train.{each}_steps")) for each in ("save", "eval"))
+    return Known(save % evaluate == 0) if evaluate > 0 else Unknown("train.eval_steps is not above 0")
+
+
+def _attention(inventory: Inventory, tables: Tables) -> tuple[Reading, Reading]:
+    """Return whether transformers refuses the attention for the model type, and one that it accepts."""
+    missing = missing_input(inventory, "train.model_type", "pkg.transformers")
+    if missing is not None:
+        return missing, missing
+    model_type, version = text_of(inventory, "train.model_type"), text_of(inventory, "pkg.transformers")
+    row = next((row for row in tables.get("attention", ()) if row["model_type"] == model_type), {})
+
+    def refuses(attention: str) -> bool:
+        bounds = row.get(attention, ())
+        return any(versions.satisfies(version, each, unknown=Tri.NO) is Tri.YES for each in bounds)
+
+    refused = missing_input(inventory, "train.attention") or Known(
+        refuses(text_of(inventory, "train.attention"))
+    )
+    return refused, Known("eager" if refuses("sdpa") else "sdpa")
+
+
+def _model_code(inventory: Inventory, tables: Tables) -> Iterator[Fact]:
+    """Yield what transformers' code of the model type does."""
+    source = "derived from train.model_type"
+    missing = missing_input(inventory, "train.model_type", "pkg.transformers")
+    if missing is not None:
+        yield from (Fact(key, missing, source) for key in MODEL_CODE)
+        return
+    model_type, version = text_of(inventory, "train.model_type"), text_of(inventory, "pkg.transformers")
+    row = next((row for row in tables.get("model_code", ()) if row["model_type"] == model_type), {})
+    for key in MODEL_CODE:
+        bounds = row.get(key.removeprefix(MODEL_CODE_PREFIX), ())
+        true = any(versions.satisfies(version, each, unknown=Tri.NO) is Tri.YES for each in bounds)
+        yield Fact(key, Known(true), source)
+
+
+def _first_transformers(inventory: Inventory, tables: Tables) -> tuple[Reading, Reading]:
+    """Return the first transformers with code for the model, and the first to install for it."""
+    missing = missing_input(inventory, "train.model_type")
+    if missing is not None:
+        return missing, missing
+    model_type = text_of(inventory, "train.model_type")
+    row = next((row for row in tables.get("model", []) if row["model_type"] == model_type), None)
+    if row is None:
+        unlisted = Unknown(f"{model_type} is not among the model types that are known")
+        return unlisted, unlisted
+    if row.get("before"):
+        return Absent(), Absent()
+    # The code may be older than the model_type: releases between the two may load the model by its class.
+    first = str(row.get("code") or row["transformers"])
+    return Known(first), Known(str(row.get("install") or first))
