@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from operator import ge, gt, le, lt, ne
 from typing import Any
@@ -16,6 +17,7 @@ from envcheck.training_config.values import FALSE, TRUE, as_number, same, spelle
 _COMPARISONS: Mapping[str, Any] = {">=": ge, "<=": le, "!=": ne, ">": gt, "<": lt}
 
 
+_COMMAND_OF_ITS_OWN = re.compile(r"[A-Za-z][\w-]*")
 _PROOFS = 2  # number of `proofs` that prove a trainer; a user's own script may have one by chance
 
 _HAVE_TRAINERS = frozenset({"transformers", "trl", "sentence_transformers", "setfit", "unsloth"})
@@ -73,7 +75,17 @@ class DialectContext:
         programs = {*self.dialect.programs} & program_names(self.document)
         if not proofs or programs:
             return True
+        if self._is_unknown_command():
+            return False
         return sum(name in self.settings for name in proofs) >= _PROOFS and not self._code_has_no_trainer()
+
+    def _is_unknown_command(self) -> bool:
+        """Return whether a command of its own, no program of Python, takes the arguments of a trainer."""
+        first = next(iter(self.document.program), "")
+        launched = self.document.launcher not in ("", "none")
+        return (
+            not launched and self.document.source is None and _COMMAND_OF_ITS_OWN.fullmatch(first) is not None
+        )
 
     def _code_has_no_trainer(self) -> bool:
         """Return whether all of the program's code could be read and no name in it contains `trainer`."""

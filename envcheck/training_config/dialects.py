@@ -200,6 +200,7 @@ class _RecognisedBy(NamedTuple):
     auto: Sequence[str] = ()  # names that a trainer fills in
     sources: Mapping[str, str] = _EMPTY
     unread: Sequence[str] = ()  # facts that are Unknown if such a configuration cannot be read
+    only: Sequence[str] = ()  # names that no other trainer has
     enough: int = 1  # the number of marks needed to recognise the dialect
     spelled: bool = False  # whether its program reads numbers that are written as text, such as YAML's 1e-4
     proofs: Sequence[str] = ()  # names of which two prove the trainer; if empty, marks suffice
@@ -323,7 +324,7 @@ class Dialect(_RecognisedBy):
 _OWN_FIELDS = (
     "title", "trainer", "package", "forms", "marks", "programs", "unknown", "twice", "auto", "sources",
     "unread", "enough", "spelled", "inside", "closed", "read_from", "proofs", "inherits", "in_code",
-    "in_packages", "never_with", "flat",
+    "in_packages", "never_with", "flat", "only",
 )  # fmt: skip
 """Fields of a file that are not inherited."""
 
@@ -398,6 +399,10 @@ def _row(kind: Any, row: Mapping[str, Any]) -> Any:
 _PROGRAM_WEIGHT = 100  # the number of marks that the name of a program counts as
 
 
+_ONLY_WEIGHT = 10
+"""The marks that a name which only one trainer has counts as."""
+
+
 def recognised(document: Document, dialects: Mapping[str, Dialect]) -> Dialect | None:
     """Return the dialect whose marks the document has, or None.
 
@@ -412,6 +417,7 @@ def recognised(document: Document, dialects: Mapping[str, Dialect]) -> Dialect |
 
     def own_marks(dialect: Dialect) -> int:
         marks = sum(mark in names for mark in dialect.marks)
+        marks += _ONLY_WEIGHT * sum(name in names for name in dialect.only)
         return marks + _PROGRAM_WEIGHT * sum(name in program for name in dialect.programs)
 
     def score(dialect: Dialect) -> tuple[int, int]:

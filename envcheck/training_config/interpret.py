@@ -6,12 +6,12 @@ If the installed release of a package is known, that release decides which setti
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import NamedTuple
 
 from envcheck.core.errors import Place
-from envcheck.core.facts import Fact, Unknown
+from envcheck.core.facts import Fact, Known, Unknown
 from envcheck.core.findings import Diagnostic
 from envcheck.core.rules import Severity
 from envcheck.training_config.dialect_context import DialectContext, location
@@ -42,11 +42,20 @@ _LORA_SECTION = re.compile(r"(?:q?lora|peft|adapter)s?(?:_?(?:config|params|args
 _LORA_OPTIONS = ("r", "rank", "alpha", "target_modules", "lora_r", "lora_rank")
 """Options of LoRA that other sections have too; they count only in a section that is named like one of it."""
 
-_SWITCHES: Mapping[str, Sequence[str]] = {
-    "peft": ("use_lora", "use_peft", "lora_enable"),
-    "model_loading": ("use_quant", "use_quantization", "use_bnb", "quantize", "use_qlora"),
+_SWITCHES: Mapping[str, tuple[re.Pattern[str], str]] = {
+    "peft": (
+        re.compile(r"(?:is|use|enable|with|do|apply)_(?:peft|lora|adapter)|(?:peft|lora)_enabled?"),
+        "use_lora",
+    ),
+    "model_loading": (
+        re.compile(
+            r"(?:is|use|enable|with|do|apply)_(?:quant(?:ized|ization)?|bnb|qlora)"
+            r"|quant(?:ization)?_enabled?|quantize"
+        ),
+        "use_quant",
+    ),
 }
-"""Settings of a whole file that switch on what one of its sections describes."""
+"""Settings of a whole file that switch on what one of its sections describes, and their name there."""
 
 _OWN_NAMES = (
     "precision", "mixed_precision", "gradient_checkpointing", "use_gradient_checkpointing",
@@ -120,7 +129,7 @@ def understood(
     whole = Interpretation(
         document,
         dialect,
-        tuple(facts(context)),
+        _with_trainer_of_target(document, facts(context)),
         tuple(_limited(diagnostics, document.file)),
         tuple(_references(context)),
         tuple(default_facts(context)),
@@ -128,6 +137,21 @@ def understood(
         tuple(suggested_facts(context)),
     )
     return [*inner, *sections, whole]
+
+
+def _with_trainer_of_target(document: Document, stated: Iterable[Fact]) -> tuple[Fact, ...]:
+    """Return facts with the trainer whose class a `_target_` names, instead of one that names suggest."""
+    for setting in document.settings:
+        if setting.name.rpartition(".")[2] != "_target_" or not isinstance(setting.value, str):
+            continue
+        package = setting.value.partition(".")[0]
+        if setting.value.endswith("Trainer") and package in _PACKAGES_OF_TRAINERS:
+            named = Fact("train.trainer", Known(package), location(setting))
+            return (*(fact for fact in stated if fact.key != named.key), named)
+    return tuple(stated)
+
+
+_PACKAGES_OF_TRAINERS = ("trl", "transformers", "sentence_transformers")
 
 
 def _is_inside(name: str, sections: Container[str]) -> bool:
@@ -162,8 +186,9 @@ def _sections(document: Document, dialect: Dialect | None) -> Iterator[tuple[str
         name = _dialect_of_section(setting.name.rpartition(".")[2], own)
         if not name:
             continue
-        switches = [given[each] for each in _SWITCHES.get(name, ()) if each in given and each not in own]
-        inside += [each._replace(name=each.name.rpartition(".")[2]) for each in switches]
+        switch, known_as = _SWITCHES.get(name, (None, ""))
+        switches = [each for each in given if switch is not None and switch.fullmatch(each)]
+        inside += [given[each]._replace(name=known_as) for each in switches[:1] if not own & {*switches}]
         yield (
             setting.name,
             Document(

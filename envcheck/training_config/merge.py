@@ -60,6 +60,8 @@ def _facts(group: Sequence[Interpretation], unread: Sequence[Fact]) -> dict[str,
         for fact in part.facts:
             if _says_less(fact, facts) or _is_switched_on(fact, group) or _knows_less(fact, part, group):
                 continue
+            if _is_not_passed_on(fact, part, group):
+                continue
             # Within one document, a fact without a value does not replace one with a value.
             if fact.key not in own or fact.value is not None:
                 facts[fact.key] = fact
@@ -142,6 +144,21 @@ def _knows_less(fact: Fact, part: Interpretation, group: Sequence[Interpretation
     return False
 
 
+def _is_not_passed_on(fact: Fact, part: Interpretation, group: Sequence[Interpretation]) -> bool:
+    """Return whether settings ask for a quantisation, and the program loads its model without one.
+
+    That is known if all of its code could be read.
+    """
+    if fact.key != _QUANTIZATION or part.dialect is None or part.dialect.name == _CODE:
+        return False
+    return any(
+        other.key == _QUANTIZATION and other.value == "none"
+        for each in group
+        if each.dialect is not None and each.dialect.name == _CODE and each.document.whole
+        for other in each.defaults
+    )
+
+
 def _is_switched_on(fact: Fact, group: Sequence[Interpretation]) -> bool:
     """Return whether arguments leave off what the code switches on in the model, whatever they say."""
     if fact.key != _CHECKPOINTING or fact.value is not False:
@@ -167,6 +184,7 @@ _FROZEN = "train.frozen_params"
 _CHECKPOINTING = "train.gradient_checkpointing"
 _ENABLES = ("gradient_checkpointing_enable", "enable_gradient_checkpointing")
 _PRECISION = "train.precision"
+_QUANTIZATION = "train.quantization"
 _ACCELERATE = "accelerate"
 _TRAINER_ARGUMENTS = re.compile(r"TrainingArguments$|^(?:SFT|[A-Z]{1,5}O|Reward|PRM|GKD)Config$")
 """Classes with the arguments of a Trainer, which may ask for a precision."""

@@ -119,8 +119,14 @@ def _switched(context: DialectContext) -> Iterator[tuple[PartSwitches, Setting, 
             name = setting.name.lower().rpartition(".")[2]
             if freezes.fullmatch(name):
                 yield switches, setting, text in TRUE
-            elif trains.fullmatch(name):
+            elif trains.fullmatch(name) and not _trains_alone(context, switches, setting):
                 yield switches, setting, text in FALSE
+
+
+def _trains_alone(context: DialectContext, switches: PartSwitches, setting: Setting) -> bool:
+    """Return whether a flag that is on trains its part alone: off, it freezes nothing."""
+    rows = context.rows(setting.name)
+    return any(row.key == switches.key and row.value is True and row.when == "true" for row in rows)
 
 
 def _nothing_frozen(context: DialectContext) -> Iterator[Fact]:

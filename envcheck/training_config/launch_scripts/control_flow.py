@@ -43,6 +43,7 @@ from envcheck.training_config.launch_scripts.values import (
     unknown_words,
 )
 
+_MOST_ITERATIONS = 16  # of nested loops together that are followed one by one
 _LONGEST_CHOICES = 2_000  # characters of the texts that branches give a variable
 
 
@@ -61,6 +62,7 @@ class ControlFlow:
     ) -> None:
         """Collect the commands for which `is_launch` is true, with their `exported` variables."""
         self.session = session
+        self.iterations = 1  # in which the current command is followed, by the loops around it
         self.expander = Expander(session)
         self.simple_commands = SimpleCommands(self.expander, is_launch, exported, self)
 
@@ -205,7 +207,7 @@ class ControlFlow:
     def _loop(self, node: Loop, scope: Scope) -> None:
         """Follow the body once; a variable that it changes is unknown within it and afterwards.
 
-        A `for` with a single known word is followed exactly.
+        A `for` over a few known words is followed exactly, once for each of them.
         """
         loop = f"the loop of line {self.session.line(node.at)}"
         runs = False  # whether the body certainly runs
@@ -217,9 +219,7 @@ class ControlFlow:
             words = self._loop_words(node, scope)
             if not words:
                 return
-            if len(words) == 1 and not words[0][0].splits:
-                scope.variables[node.name] = words[0]
-                self.node(node.body, scope)
+            if self._follow_each(node, words, scope):
                 return
             runs = not any(word[0].splits for word in words)
             reason = f"${node.name} takes several values in {loop}"
@@ -230,6 +230,22 @@ class ControlFlow:
             if name != node.name and scope.get(name) is not None
         }
         self._follow_all([_Branch(node.body, tuple(changed.items()))], scope, node.at, complete=runs)
+
+    def _follow_each(self, node: Loop, words: list[Value], scope: Scope) -> bool:
+        """Follow the body of a `for` with each word in turn; return whether that is possible."""
+        known = all(known_text(word) is not None for word in words)
+        if not (known and len(words) * self.iterations <= _MOST_ITERATIONS) and (
+            len(words) > 1 or words[0][0].splits
+        ):
+            return False
+        self.iterations *= len(words)
+        for word in words:
+            scope.variables[node.name] = word
+            self.node(node.body, scope)
+            if scope.ended_by:
+                break
+        self.iterations //= len(words)
+        return True
 
     def _loop_words(self, node: Loop, scope: Scope) -> list[Value]:
         """Return the words of a `for`; without `in` these are the arguments."""

@@ -150,10 +150,12 @@ class SimpleCommands:
         rest = field[-1].text
         if not root or not rest.startswith("/") or not rest.endswith(_PROJECT_FILES) or _is_home(root):
             return field
-        if self.session.beside(rest.lstrip("/")) is None:
+        # A path that ends as one of the project's, `/work/project/src/a.py`, is found like an absolute one.
+        found = next((each for each in (rest.lstrip("/"), rest) if self.session.beside(each) is not None), "")
+        if not found:
             return field
         self.session.roots.add(root)
-        return (*field[:at], field[-1]._replace(text=rest.lstrip("/"), at=field[at].at))
+        return (*field[:at], field[-1]._replace(text=found, at=field[at].at))
 
     # --- assignments --------------------------------------------------------------------------------
 

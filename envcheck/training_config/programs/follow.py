@@ -15,7 +15,7 @@ from envcheck.training_config.programs.hydra import ReadConfiguration
 from envcheck.training_config.programs.interpreter import FollowedCall
 from envcheck.training_config.programs.libraries import Follower
 from envcheck.training_config.programs.modules import Project
-from envcheck.training_config.programs.values import Value
+from envcheck.training_config.programs.values import Record, Value
 
 
 class FollowedProgram(NamedTuple):
@@ -36,6 +36,7 @@ class FollowedProgram(NamedTuple):
     followed: frozenset[ast.AST]
     unfreezes: bool
     trains: Tri
+    configuration: tuple[str, Record] | None = None
 
 
 def follow(
@@ -77,6 +78,7 @@ def follow(
         frozenset(follower.followed),
         follower.unfreezes,
         _trains(follower.calls, everything_followed=not incomplete),
+        follower.configuration,
     )
 
 

@@ -326,8 +326,11 @@ class Interpreter(Expressions):
         ends = self.block(node.body, scope)
         for handler in node.handlers:
             before = dict(scope.names)
+            returned = len(self._frames[-1].returned) if self._frames else 0
             with self.under("another statement fails"):
                 self.block(handler.body, scope)
+            if self._frames:  # what is returned where something fails is not what a training goes on with
+                del self._frames[-1].returned[returned:]
             # A name that only the handler sets is not known afterwards.
             scope.names = {**before, **{k: v for k, v in scope.names.items() if k not in before}}
         ends = self.block(node.orelse, scope) or ends

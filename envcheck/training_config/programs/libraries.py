@@ -105,6 +105,7 @@ class Follower(PythonConfigurations):
         self.environment = dict(environment)
         self._choices: dict[str, Value] = {}  # the file that each group of a Hydra configuration takes
         self.opened: list[str] = []  # configuration files that were read
+        self.configuration: tuple[str, Record] | None = None  # what Hydra composes, with the primary file
 
     def attribute(self, owner: Value, name: str, node: ast.AST) -> Value:
         """Return an attribute of a value."""
@@ -240,6 +241,8 @@ class Follower(PythonConfigurations):
         if isinstance(folder, str) and isinstance(name, str):
             base = posixpath.normpath(posixpath.join(posixpath.dirname(function.module.path), folder))
             config = composed(base, name, self.given, self.read_configuration, self._choices)
+            if isinstance(config, Record) and not self.rest:
+                self.configuration = (posixpath.join(base, name), config)
         return self.call_function(function, Arguments((config,), ()))
 
     def _start_command(self, function: ProjectFunction) -> Value:

@@ -345,6 +345,12 @@ class _LaunchDocuments:
         }
         from envcheck.training_config.readers._python_calls import program_documents
 
+        if followed is not None and followed.configuration is not None:
+            from envcheck.training_config.readers._program_source import composed_document
+
+            yield composed_document(*followed.configuration)._replace(
+                launch=self.number, folder=self.command.folder
+            )
         stated = program_documents(code.tree, code.file, options, names.bases, followed)
         several = len(stated) > _ONE_OF_EACH  # several trainers' arguments, but only one of them is used
         place = self.lines.place(self.command.at, self.command.at + 1)

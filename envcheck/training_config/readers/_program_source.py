@@ -14,11 +14,13 @@ from functools import cached_property, lru_cache
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeGuard
 
-from envcheck.core.errors import InputError
-from envcheck.training_config.document import Document, ProgramSource, Scalar, Section
+from envcheck.core.errors import InputError, Place
+from envcheck.core.facts import Unknown
+from envcheck.training_config.document import Document, ProgramSource, Scalar, Section, Setting
 from envcheck.training_config.programs.follow import FollowedProgram, follow
 from envcheck.training_config.programs.modules import parse
 from envcheck.training_config.programs.names import names
+from envcheck.training_config.programs.values import Record, is_known, is_list
 from envcheck.training_config.readers import Beside, json_text, toml_text, yaml_text
 from envcheck.training_config.readers._program_files import LARGEST, program_texts
 from envcheck.training_config.readers._python_calls import own_classes
@@ -146,6 +148,26 @@ def follow_program(
         return None
 
     return follow(path, beside, configuration, given, rest, more, environment)
+
+
+def composed_document(name: str, configuration: Record) -> Document:
+    """Return what Hydra composes for a program as settings; `name` is that of the primary file."""
+    name = name if name.endswith((".yaml", ".yml")) else f"{name}.yaml"
+    return Document(name, "yaml", tuple(_flattened(configuration, "", Place(name))))
+
+
+def _flattened(record: Record, path: str, place: Place) -> Iterator[Setting]:
+    """Yield the settings of a record and of those inside it."""
+    for key, value in record.items.items():
+        name = f"{path}{key}"
+        if isinstance(value, Record):
+            yield Setting(name, Section(tuple(value.items)), place, place)
+            yield from _flattened(value, f"{name}.", place)
+        elif is_known(value) or isinstance(value, Unknown):
+            yield Setting(name, value, place, place)
+        elif is_list(value):
+            items = tuple(each for each in value if is_known(each))
+            yield Setting(name, items if len(items) == len(value) else Unknown("computed"), place, place)
 
 
 def _nested(text: str, name: str) -> Mapping[str, Any] | None:

@@ -43,7 +43,7 @@ _CALLS = frozenset({
     "FSDP", "fully_shard", "DistributedDataParallel", "DDP", "from_pretrained", "ScalingConfig",
     "MixedPrecision", "MixedPrecisionPolicy", "LoRAAttnProcessor", "LoRAAttnProcessor2_0", "LoRALinearLayer",
     "SupervisedFinetune", "notebook_launcher", "DeepSpeedStrategy", "FSDPStrategy", "DDPStrategy",
-    "ModelParallelStrategy",
+    "ModelParallelStrategy", "set_activation_checkpointing", "apply_activation_checkpointing",
 })  # fmt: skip
 _TRAINERS = sorted((name for name in _CALLS if name.endswith("Trainer")), key=len, reverse=True)
 _ADAPTER_CONFIGS = frozenset({
@@ -410,7 +410,9 @@ class _PythonFile:
 
     def _of_training(self) -> Iterator[tuple[str, Setting]]:
         """Yield what the followed program does to the model on its way to the training, by name."""
-        for call in self.followed.calls if self.followed is not None else ():
+        calls = self.followed.calls if self.followed is not None else ()
+        only_loops = not self._starts_a_trainer()  # then one of them runs, whatever the conditions are
+        for call in calls:
             name = ""
             if call.name == "requires_grad_" and _freezes(call) and not self._unfreezes():
                 name = "freezes_parameters"
@@ -418,7 +420,7 @@ class _PythonFile:
                 name = "accelerator.backward"
             elif call.name == "backward" and not call.arguments.positional and not call.arguments.rest:
                 name = "loss.backward"
-            if name and not call.conditions:
+            if name and (not call.conditions or (only_loops and name.endswith(".backward"))):
                 at = self._place(call.node, call.path if call.path != self.path else self.file)
                 yield name, Setting(name, Section(("",)), at, at)
 
