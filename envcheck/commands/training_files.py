@@ -146,13 +146,14 @@ class _NamedFileReader:
         parts: list[Interpretation] = []
         for document in readers.read(text, name, ProjectFiles(folder).text):
             placed = document._replace(launch=document.launch or launch)
+            if dialect and document.form in self._known[dialect].forms:
+                placed = placed._replace(dialect=dialect)
+            placed = self._with_groups(placed, name)
             if placed.form == "yaml" and not placed.launch:
                 from envcheck.training_config.readers.yaml_text import with_own_values
 
                 placed = with_own_values(placed)
-            if dialect and document.form in self._known[dialect].forms:
-                placed = placed._replace(dialect=dialect)
-            placed = self._with_inherited(self._with_groups(placed, name), folder)
+            placed = self._with_inherited(placed, folder)
             self._written |= {(placed.launch, each.removeprefix("./")) for each in placed.written_files}
             interpreted = understood(placed, self._known, self._installed)
             for part in interpreted:

@@ -16,7 +16,7 @@ from envcheck.core.findings import Diagnostic
 from envcheck.core.rules import Severity
 from envcheck.training_config.dialect_context import DialectContext, location
 from envcheck.training_config.dialects import Dialect, DialectRow, recognised
-from envcheck.training_config.document import Document, Reference, Section, SettingValue
+from envcheck.training_config.document import Document, Reference, Section, Setting, SettingValue
 from envcheck.training_config.setting_diagnostics import SettingDiagnostics
 from envcheck.training_config.setting_facts import default_facts, facts, open_facts, suggested_facts
 from envcheck.training_config.values import FALSE, UNDECIDED, spelled
@@ -96,6 +96,7 @@ def understood(
 
     `installed` are versions of packages, as far as they are known.
     """
+    document = _without_unused_deepspeed(document)
     dialect = recognised(document, dialects)
     passed_on = dict(_sections(document, dialect))
     sections = [part for each in passed_on.values() for part in understood(each, dialects, installed)]
@@ -103,6 +104,7 @@ def understood(
         of_own = _own_names(document)
         by_name = understood(of_own, dialects, installed) if of_own is not None else []
         return [*by_name, *sections, Interpretation(document, None)]
+    targets = [each for each in document.settings if each.name.rpartition(".")[2] == "_target_"]
     document = document._replace(
         settings=tuple(
             each._replace(name=each.name.rpartition(".")[2] if dialect.flat else each.name)
@@ -129,7 +131,7 @@ def understood(
     whole = Interpretation(
         document,
         dialect,
-        _with_trainer_of_target(document, facts(context)),
+        _with_trainer_of_target(targets, facts(context)),
         tuple(_limited(diagnostics, document.file)),
         tuple(_references(context)),
         tuple(default_facts(context)),
@@ -139,13 +141,30 @@ def understood(
     return [*inner, *sections, whole]
 
 
-def _with_trainer_of_target(document: Document, stated: Iterable[Fact]) -> tuple[Fact, ...]:
-    """Return facts with the trainer whose class a `_target_` names, instead of one that names suggest."""
-    for setting in document.settings:
-        if setting.name.rpartition(".")[2] != "_target_" or not isinstance(setting.value, str):
-            continue
-        package = setting.value.partition(".")[0]
-        if setting.value.endswith("Trainer") and package in _PACKAGES_OF_TRAINERS:
+def _without_unused_deepspeed(document: Document) -> Document:
+    """Return a file without its section on DeepSpeed if its `strategy` names another way to train."""
+    if document.form == "arguments" or document.dialect:
+        return document
+    strategy = next((each.value for each in document.settings if each.name in _STRATEGIES), None)
+    if not isinstance(strategy, str) or strategy.lower() not in _OTHER_STRATEGIES:
+        return document
+    kept = (each for each in document.settings if each.name.partition(".")[0] != "deepspeed")
+    return document._replace(settings=tuple(kept))
+
+
+_STRATEGIES = ("strategy", "distributed_strategy")
+_OTHER_STRATEGIES = ("none", "auto", "single", "ddp", "dp", "fsdp")
+
+
+def _with_trainer_of_target(targets: Iterable[Setting], stated: Iterable[Fact]) -> tuple[Fact, ...]:
+    """Return facts with the trainer whose class a `_target_` names, instead of one that names suggest.
+
+    In TRL the class of the arguments belongs to one trainer, too.
+    """
+    for setting in targets:
+        package, _, rest = setting.value.partition(".") if isinstance(setting.value, str) else ("", "", "")
+        classes = ("Trainer", "Config") if package == "trl" else ("Trainer",)
+        if rest.endswith(classes) and package in _PACKAGES_OF_TRAINERS:
             named = Fact("train.trainer", Known(package), location(setting))
             return (*(fact for fact in stated if fact.key != named.key), named)
     return tuple(stated)
@@ -211,18 +230,22 @@ def _dialect_of_section(section: str, names: set[str]) -> str:
 def _own_names(document: Document) -> Document | None:
     """Return the settings of a program's own file whose names say by themselves what they mean, or None.
 
-    They may be inside sections. A name that the file has several times is left out, and a file without a
-    setting of training has none.
+    They may be inside sections. Of a name that the file has several times, the outermost one counts, if it is
+    the only one there. A file without a setting of training has none.
     """
     if document.form == "arguments" or document.partial:
         return None
     last = [each.name.rpartition(".")[2].lower() for each in document.settings]
     if not any(_OF_TRAINING.fullmatch(name) for name in last):
         return None
+    found: dict[str, list[Setting]] = {}
+    for each, name in zip(document.settings, last, strict=True):
+        if name in _OWN_NAMES and not isinstance(each.value, Section):
+            found.setdefault(name, []).append(each)
     settings = tuple(
-        each._replace(name=name)
-        for each, name in zip(document.settings, last, strict=True)
-        if name in _OWN_NAMES and last.count(name) == 1 and not isinstance(each.value, Section)
+        outermost._replace(name=name)
+        for name, given in found.items()
+        if (outermost := _outermost(given)) is not None
     )
     part = Document(document.file, document.form, settings, launch=document.launch, dialect="own")
     return part if settings else None
@@ -251,6 +274,13 @@ def _limited(diagnostics: Iterator[Diagnostic], file: str) -> Iterator[Diagnosti
     if next(diagnostics, None) is not None:
         text = f"more than {_MAX_DIAGNOSTICS} mistakes: the others are not shown"
         yield Diagnostic(Severity.WARNING, "too-many", text, (Place(file),))
+
+
+def _outermost(given: Sequence[Setting]) -> Setting | None:
+    """Return the setting inside the fewest sections, or None if there are several."""
+    fewest = min(each.name.count(".") for each in given)
+    outermost = [each for each in given if each.name.count(".") == fewest]
+    return outermost[0] if len(outermost) == 1 else None
 
 
 # --- other configurations ---------------------------------------------------------------------------

@@ -44,6 +44,9 @@ _SWEEP_COMMAND = ("${env}", "${interpreter}", "${program}", "${args}")
 _STARTED_BY_OPERATOR = re.compile(r"ReplicaSpecs\.")
 """Containers whose processes an operator of Kubernetes joins, whatever starts each of them."""
 
+_CONTENT = re.compile(r"^(?:---)?[ \t]*[^\s#-]", re.MULTILINE)
+"""A line of a document that is no comment."""
+
 _COMMAND_TEXTS = ("run", "entrypoint", "command", "spec.entrypoint")
 """Settings that contain shell text: of SkyPilot, of a Ray job, of Azure ML, of a RayJob."""
 
@@ -75,7 +78,7 @@ def read(text: str, file: str, beside: Beside | None = None) -> tuple[Document, 
         part = text[start:end]
         blank = "\n" * text.count("\n", 0, start)
         start = end + 3
-        if not part.strip():
+        if not _CONTENT.search(part):
             continue
         document = yaml_text.parsed(blank + part, file, templates=False)
         settings = {setting.name: setting for setting in document.settings}

@@ -228,3 +228,137 @@ def test_a_program_reads_its_toml(tmp_path: Path) -> None:
     )
     files = {"run.sh": "python train.py\n", "train.py": program, "a.toml": "[train]\nbf16 = true\n"}
     assert facts(tmp_path, files)["precision"] == "bf16"
+
+
+GRPO = """
+from transformers import AutoModelForCausalLM
+from trl import GRPOConfig, GRPOTrainer, ModelConfig, TrlParser
+
+args, model_args = TrlParser((GRPOConfig, ModelConfig)).parse_args_and_config()
+model = AutoModelForCausalLM.from_pretrained("m", {passed})
+GRPOTrainer(model=model, args=args).train()
+"""
+
+
+def test_a_quantisation_that_the_program_does_not_pass_on_is_not_claimed(tmp_path: Path) -> None:
+    files = {
+        "run.sh": "python train.py --config a.yaml\n",
+        "a.yaml": "load_in_4bit: true\nnum_generations: 4\noutput_dir: o\nbf16: true\n",
+        "train.py": GRPO.format(passed='device_map="auto"'),
+    }
+    assert facts(tmp_path, files)["quantization"] == "none"
+    files["train.py"] = GRPO.format(passed="quantization_config=get_quantization_config(model_args)")
+    assert facts(tmp_path, files).get("quantization") != "none"
+
+
+@pytest.mark.parametrize("switch", ["is_peft", "use_peft", "enable_lora", "peft_enabled", "lora_enable"])
+def test_a_switch_of_the_file_turns_a_group_off(tmp_path: Path, switch: str) -> None:
+    text = (
+        f"{switch}: false\npeft_config: {{r: 8, lora_alpha: 16}}\nlearning_rate: 1.0e-4\n"
+        "is_quantized: false\nquantization_config: {load_in_4bit: true, bnb_4bit_quant_type: nf4}\n"
+    )
+    found = facts(tmp_path, {"a.yaml": text})
+    assert (found["adapter"], found["quantization"]) == ("none", "none")
+    found = facts(tmp_path, {"a.yaml": text.replace("false", "true")})
+    assert (found["adapter"], found["quantization"]) == ("lora", "nf4")
+
+
+def test_a_name_of_one_trainer_beats_those_that_several_have(tmp_path: Path) -> None:
+    text = (
+        "train_type: lora\nreward_funcs: [a]\nnum_generations: 8\nmax_completion_length: 9\nuse_vllm: true\n"
+        "per_device_train_batch_size: 1\nlearning_rate: 1e-5\n"
+    )
+    assert facts(tmp_path, {"a.yaml": text})["trainer"] == "swift"
+
+
+def test_a_target_of_hydra_names_the_trainer(tmp_path: Path) -> None:
+    text = (
+        "training_arguments: {_target_: trl.GRPOConfig, bf16: true, gradient_accumulation_steps: 2}\n"
+        "gradient_checkpointing: true\nper_device_train_batch_size: 1\noutput_dir: o\nlearning_rate: 1.0e-5\n"
+    )
+    assert facts(tmp_path, {"a.yaml": text})["trainer"] == "trl"
+
+
+def test_the_options_of_an_unknown_command_do_not_prove_a_trainer(tmp_path: Path) -> None:
+    options = "--per_device_train_batch_size 1 --learning_rate 1 --num_train_epochs 1 --bf16 --save_steps 9"
+    found = facts(tmp_path, {"run.sh": f"#!/bin/bash\nour-cli dpo {options}\n"})
+    assert found["precision"] == "bf16"
+    assert "trainer" not in found
+
+
+def test_options_of_fsdp_leave_open_what_torchrun_starts(tmp_path: Path) -> None:
+    script = "torchrun --nproc_per_node 4 gone.py --sharding_strategy=hsdp --learning_rate 1\n"
+    assert "parallel" not in facts(tmp_path, {"run.sh": script})
+
+
+def test_a_loop_over_a_few_words_is_read_once_for_each(tmp_path: Path) -> None:
+    files = {
+        "run.sh": 'for one in a b; do\n  bash train.sh "$one"\ndone\n',
+        "train.sh": 'torchrun --nproc_per_node 2 train.py --config "$1.yaml"\n',
+        "a.yaml": "output_dir: a\nbf16: true\nper_device_train_batch_size: 1\ngradient_checkpointing: true\n",
+        "b.yaml": "output_dir: b\nbf16: true\nper_device_train_batch_size: 1\ngradient_checkpointing: false\n",
+    }
+    found = facts(tmp_path, files)
+    assert (found["parallel"], found["precision"]) == ("ddp", "bf16")
+    assert "gradient_checkpointing" not in found
+
+
+HYDRA = """
+import hydra
+
+@hydra.main(config_path="conf", config_name="base")
+def main(config):
+    print(config)
+
+main()
+"""
+
+
+def test_the_configuration_that_hydra_composes_for_a_program_is_read(tmp_path: Path) -> None:
+    (tmp_path / "conf/deepspeed").mkdir(parents=True)
+    files = {
+        "run.sh": "accelerate launch main.py --config-name=own use_lora=false is_bf16=true\n",
+        "main.py": HYDRA,
+        "conf/own.yaml": (
+            "defaults:\n  - deepspeed: zero2\n  - _self_\nuse_lora: true\nis_bf16: false\nlearning_rate: 1.0e-5\n"
+            "gradient_accumulation_steps: 2\noutput_dir: o\nstrategy: deepspeed\n"
+        ),
+        "conf/deepspeed/zero2.yaml": "zero_optimization: {stage: 2}\nbf16: {enabled: '${is_bf16}'}\n",
+    }
+    found = facts(tmp_path, files)
+    assert (found["zero_stage"], found["adapter"], found["precision"]) == (2, "none", "bf16")
+    files["run.sh"] = "accelerate launch main.py --config-name=own strategy=none\n"
+    assert "zero_stage" not in facts(tmp_path, files)
+
+
+def test_comments_before_the_first_object_of_a_job_are_skipped(tmp_path: Path) -> None:
+    text = (
+        "# a job\n---\napiVersion: batch/v1\nkind: Job\nspec:\n  template:\n    spec:\n      containers:\n"
+        '      - command: ["torchrun", "--nproc_per_node", "2", "train.py", "--bf16", "--output_dir", "o"]\n'
+    )
+    assert facts(tmp_path, {"job.yaml": text})["precision"] == "bf16"
+
+
+LOOP = """
+from transformers import AutoModelForCausalLM
+import torch
+
+model = AutoModelForCausalLM.from_pretrained("m", dtype=torch.{dtype})
+for batch in range(9):
+    loss = model(batch).loss
+    if batch > 1:
+        loss.backward()
+"""
+
+
+@pytest.mark.parametrize(("dtype", "precision"), [("bfloat16", "bf16"), ("float16", "fp16")])
+def test_a_loop_computes_in_the_type_of_its_model(tmp_path: Path, dtype: str, precision: str) -> None:
+    assert facts(tmp_path, {"train.py": LOOP.format(dtype=dtype)})["precision"] == precision
+
+
+def test_a_flag_that_trains_one_part_alone_freezes_nothing_when_off(tmp_path: Path) -> None:
+    options = (
+        "--vision_tower clip --mm_projector_type mlp --freeze_vision_tower False --freeze_backbone False"
+    )
+    command = f"torchrun train.py {options} --tune_mm_mlp_adapter False --output_dir o\n"
+    assert facts(tmp_path, {"run.sh": command})["frozen_params"] is False
