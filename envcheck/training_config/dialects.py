@@ -427,7 +427,7 @@ def recognised(document: Document, dialects: Mapping[str, Dialect]) -> Dialect |
         dialect
         for dialect in dialects.values()
         if document.form in dialect.forms
-        and not names & {*dialect.never_with}
+        and not any(names & {*dialects[each].never_with} for each in dialect.lineage)
         and own_marks(dialect) >= dialect.enough
         and not _is_of_another_program(document, dialect)
     ]

@@ -164,7 +164,13 @@ def test_settings_recorded_by_wandb_are_read_inside_their_entries(tmp_path: Path
 
 def test_the_state_of_a_training_is_no_configuration(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no training setting"):
-        read(tmp_path, {"trainer_state.json": '{"log_history": [], "max_steps": 9, "train_batch_size": 6}'})
+        read(
+            tmp_path,
+            {
+                "trainer_state.json": '{"log_history": [], "max_steps": 9, "train_batch_size": 6, '
+                '"num_train_epochs": 3, "save_steps": 9, "logging_steps": 9}'
+            },
+        )
 
 
 @pytest.mark.parametrize(
