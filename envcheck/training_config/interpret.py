@@ -59,6 +59,7 @@ _SWITCHES: Mapping[str, tuple[re.Pattern[str], str]] = {
 
 _OWN_NAMES = (
     "precision", "mixed_precision", "gradient_checkpointing", "use_gradient_checkpointing",
+    "activation_checkpointing",
     "attn_implementation", "use_lora", "use_peft", "lora_enable", "enable_lora", "use_qlora",
 )  # fmt: skip
 _OF_TRAINING = re.compile(r"(?:num_|max_|train_|n_)*(?:epochs?|steps)|learning_rate|lr|(?:\w+_)?batch_size")

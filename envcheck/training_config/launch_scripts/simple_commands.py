@@ -12,6 +12,7 @@ from envcheck.core.facts import Tri
 from envcheck.training_config.launch_scripts import conditions
 from envcheck.training_config.launch_scripts.builtins import BUILTINS, FOLDER, Invocation
 from envcheck.training_config.launch_scripts.expansion import Expander
+from envcheck.training_config.launch_scripts.makefiles import MAKEFILES, make_script
 from envcheck.training_config.launch_scripts.parser import parse
 from envcheck.training_config.launch_scripts.syntax import (
     Node,
@@ -236,6 +237,8 @@ class SimpleCommands:
             return self._call(name, fields, scope)
         if program in _SHELLS and len(fields) >= _MIN_SHELL_WORDS and (text := _command_text(fields)):
             return self._evaluate(text, Scope(scope))
+        if program == "make":
+            return self._make(fields, scope, command.at)
         if builtin := BUILTINS.get(name):
             return builtin(Invocation(fields, command, scope, self.expander, self._evaluate, self._run_file))
         if (script := _script_behind(fields)) is not None:
@@ -358,6 +361,25 @@ class SimpleCommands:
         scope.arguments = outer
         scope.ended_by = ""
         return True
+
+    def _make(self, fields: list[Value], scope: Scope, at: int) -> Tri | None:
+        """Follow the commands of the targets that make is given; their offset is `at`."""
+        words = [known_text(field) for field in fields[1:]]
+        text = next(filter(None, map(self.session.beside, MAKEFILES)), None)
+        if text is None or None in words or any(word.startswith("-") for word in words if word):
+            return None
+        pairs = [ASSIGNMENT.match(word) for word in words if word]
+        given = {pair.group(1): pair.string[pair.end() :] for pair in pairs if pair}
+        targets = [word for word, pair in zip(filter(None, words), pairs, strict=True) if not pair]
+        commands = make_script(text, targets, given, self.session.beside)
+        try:
+            script = parse(commands, tuple((offset, at) for offset in range(len(commands) + 1)))
+        except NotAScriptError:
+            return None
+        self.session.spend(len(commands))
+        with self.session.call(), self.session.inside(script):
+            self.follower.run(script.commands, Scope(scope))
+        return None
 
     # --- files --------------------------------------------------------------------------------------
 

@@ -368,3 +368,45 @@ def test_a_flag_that_trains_one_part_alone_freezes_nothing_when_off(tmp_path: Pa
     )
     command = f"torchrun train.py {options} --tune_mm_mlp_adapter False --output_dir o\n"
     assert facts(tmp_path, {"run.sh": command})["frozen_params"] is False
+
+
+MAKEFILE = """
+MODEL ?= m
+ARGS = --bf16 true \\
+  --output_dir o
+include .env
+
+.PHONY: train
+train: prepare
+\t@torchrun --nproc_per_node $(N) train.py $(ARGS) --model_name_or_path $(MODEL)
+
+prepare:
+\tpython prepare.py
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "precision", "world_size"),
+    [("make train", "bf16", 4), ("make N=2 ARGS='--fp16 true --output_dir o' train", "fp16", 2)],
+)
+def test_a_target_of_a_makefile_is_followed(
+    tmp_path: Path, command: str, precision: str, world_size: int
+) -> None:
+    files = {"run.sh": f"#!/bin/bash\n{command}\n", "Makefile": MAKEFILE, ".env": "N=4\n"}
+    found = facts(tmp_path, files)
+    assert (found["precision"], found["world_size"]) == (precision, world_size)
+
+
+def test_a_makefile_that_names_itself_ends(tmp_path: Path) -> None:
+    files = {
+        "run.sh": "#!/bin/bash\nmake a\n",
+        "Makefile": "A = $(A) x\na: b\n\tmake a $(A)\nb: a\n\tmake b\n",
+    }
+    with pytest.raises(InputError):
+        read(tmp_path, files)
+
+
+def test_activation_checkpointing_counts_under_its_own_name(tmp_path: Path) -> None:
+    text = "lr: 1.0e-5\nbatch_size: 8\nfsdp_config: {activation_checkpointing: true}\nprecision: amp_bf16\n"
+    found = facts(tmp_path, {"a.yaml": text})
+    assert (found["gradient_checkpointing"], found["precision"]) == (True, "bf16")
