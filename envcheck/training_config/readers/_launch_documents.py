@@ -345,7 +345,8 @@ class _LaunchDocuments:
         }
         from envcheck.training_config.readers._python_calls import program_documents
 
-        if followed is not None and followed.configuration is not None:
+        # What the program does with its configuration says more, if all of it could be followed.
+        if followed is not None and followed.incomplete and followed.configuration is not None:
             from envcheck.training_config.readers._program_source import composed_document
 
             yield composed_document(*followed.configuration)._replace(
