@@ -160,14 +160,27 @@ def _conflict_finding(conflict: RangeConflict, packages: Mapping[str, ListedPack
 def explain_ranges(
     report: Report, found: RangesRead, read: Inventory, judge: Callable[[Inventory], Report]
 ) -> Report:
-    """Return the report with a note on each finding that rests on a range: whether all releases fail."""
-    tried: dict[tuple[str, str], frozenset[str]] = {}
+    """Return the report with a note on each finding that rests on a range: whether all releases fail.
+
+    A release does not pass if it avoids the finding but brings an error that the report does not have.
+    """
+    errors = _errors(report)
+    tried: dict[tuple[str, str], Report] = {}
+
+    def passes(name: str, version: str, finding: Finding) -> bool:
+        key = (name, version)
+        if key not in tried:
+            fact = Fact(package_key(name), Known(version), found.ranges[name].place)
+            tried[key] = judge(read.with_facts([fact]))
+        broken = (one for one in tried[key].judgement.findings if one.verdict is Verdict.BROKEN)
+        return all(one.rule.id != finding.rule.id for one in broken) and _errors(tried[key]) <= errors
+
     findings = []
     for finding in report.judgement.findings:
         names = [name for name in found.choice.chosen if _rests_on(finding, name)]
         notes = [finding.note] if finding.note else []
         if finding.verdict is Verdict.BROKEN:
-            notes += [_note(finding, name, found, read, judge, tried) for name in names]
+            notes += [_note(finding, name, found, passes) for name in names]
         findings.append(finding._replace(note="; ".join(notes)))
     return report._replace(judgement=report.judgement._replace(findings=tuple(findings)))
 
@@ -185,25 +198,13 @@ def _rests_on(finding: Finding, name: str) -> bool:
     return package_key(name) in visited
 
 
-def _note(
-    finding: Finding,
-    name: str,
-    found: RangesRead,
-    read: Inventory,
-    judge: Callable[[Inventory], Report],
-    tried: dict[tuple[str, str], frozenset[str]],
-) -> str:
+def _note(finding: Finding, name: str, found: RangesRead, passes: Callable[[str, str, Finding], bool]) -> str:
     """Return a note: the release that an installer takes for a range, and one in the range that passes."""
     chosen, admitted = found.choice.chosen[name], found.choice.admitted[name]
     taken = f"for {found.ranges[name].requirement} an installer takes {chosen} today"
     if len(admitted) > _MOST_TRIED:
         return taken
     for version in admitted:
-        key = (name, version)
-        if key not in tried:
-            fact = Fact(package_key(name), Known(version), found.ranges[name].place)
-            broken = judge(read.with_facts([fact])).judgement.findings
-            tried[key] = frozenset(one.rule.id for one in broken if one.verdict is Verdict.BROKEN)
-        if finding.rule.id not in tried[key]:
+        if passes(name, version, finding):
             return f"{taken}, which fails; {version}, also in the range, does not"
     return f"{taken}; every release in the range fails" if len(admitted) > 1 else taken

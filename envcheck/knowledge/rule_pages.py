@@ -166,7 +166,7 @@ def _environment(target: Target, lang: Language) -> Iterator[str]:
     for number, (name, why) in enumerate(target.conflicts.items()):
         yield f"{pad(lang.say('without') if number == 0 else '', 9)}{name} ({lang.word(why)})"
     for number, (place, why) in enumerate(target.lacks.items()):
-        where = f"Python {place}" if place[0].isdigit() else place
+        where = lang.say("Python {}", place) if place[0].isdigit() else place
         yield f"{pad(lang.say('no lock') if number == 0 else '', 9)}{where} ({lang.word(why)})"
     if target.server:
         where = lang.say("in a separate environment: target {}", target.server)
