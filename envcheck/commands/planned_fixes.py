@@ -26,7 +26,10 @@ def _with_fix(finding: Finding, plan: Plan) -> Finding:
     if not moves:
         return finding
     planned = _as_fix(moves)
-    same = [fix for fix in finding.fixes if dict(fix.tried) == dict(planned.tried)]
+    # A fix of the finding may contain a move that the plan makes only because another one called for it.
+    least, most = dict(planned.tried).items(), dict(_as_fix(list(plan.moves)).tried).items()
+    same = [fix for fix in finding.fixes if least <= dict(fix.tried).items() <= most]
+    same.sort(key=lambda fix: -len(fix.tried))
     others = [fix for fix in finding.fixes if fix not in same and not fix.conflict]
     return finding._replace(fixes=(*(same[:1] or [planned]), *others))
 

@@ -260,6 +260,17 @@ def test_findings_that_no_change_fixes_are_named_with_the_reason(tmp_path: Path)
     assert "[driver-library-mismatch]" in out.split("No known change")[1]
 
 
+def test_a_fix_has_the_change_that_another_one_calls_for(tmp_path: Path) -> None:
+    facts = tmp_path / "facts.toml"
+    facts.write_text(
+        '[pkg]\ntorch = "2.10.0"\nopenrlhf = "0.11.0"\ndeepspeed = "0.19.5"\n'
+        '[train]\ntrainer = "openrlhf"\nzero_stage = 3\noptimizer = "muon"\noffload_optimizer = "cpu"\n'
+    )
+    out = envcheck("doctor", "--facts", str(facts)).out
+    finding = out[out.index("[openrlhf-muon-zero3]") :].splitlines()
+    assert "train.zero_stage = 2 and train.offload_optimizer = none" in finding[1]
+
+
 def test_warnings_are_fixed_only_on_request(tmp_path: Path) -> None:
     facts = tmp_path / "facts.toml"
     facts.write_text('complete = ["pkg"]\npkg = { torch = "2.6.0", triton = "3.1.0" }\n')
