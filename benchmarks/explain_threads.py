@@ -62,6 +62,16 @@ completed from the code that raises it. Four of the wrong answers took a release
 (a broken installation, a half imported package, the model type of another project, a package of a namespace),
 four printed rows about something else under "has it", "passes" or "set by", one took a text that has several
 causes for one of them, and one took a container's requirement for a driver that was not reached.
+
+Sample 18 was drawn by kinds of failures and trainers, 2024 to 2026, from 46 repositories by the reader who
+wrote the causes down, and run once before its misses were looked at: 55 logs of 54 threads. 32 were cured
+and of 4 more the cause was named (52 to 77 % together, Wilson, 95 %); 8 were unknown, 11 wrong (12 to 32 %).
+Of four logs a line was completed from the text of the thread. Two wrong answers advised the newest release
+of a package which does not have the name either, three took a file of a library or of the project for the
+user's code or for a release, two named a package that the log excludes or does not show, two took a text
+that has several causes for one of them, one called the line that names the cause independent, and one
+printed signatures that cannot raise the message.
+Its `after` is filled in for the fourteen logs that were run again after the mending; none of them is wrong.
 """
 
 from __future__ import annotations

@@ -248,6 +248,8 @@ def _on_call(call: RefusedCall, callers: frozenset[str]) -> LibraryAnswer | None
     texts = texts_in("members")
     if not call.keyword:
         found = members.releases_by_parameters(texts, call.function)
+        if call.too_many:
+            found = _without_any_number(found)
         by_user = len({has.package for has in found}) == 1 and log_diagnosis.own_code(call.place)
         return LibraryAnswer(members=_libraries_first(found), own=by_user) if found else None
     if found := members.releases_with_parameter(texts, call.function, call.keyword):
@@ -260,6 +262,15 @@ def _on_call(call: RefusedCall, callers: frozenset[str]) -> LibraryAnswer | None
         passed = ()
     refused = members.packages_whose_releases_all_refuse(texts, call.function, call.keyword)
     return LibraryAnswer(passed=passed, refused=refused) if passed or refused else None
+
+
+def _without_any_number(found: tuple[Membership, ...]) -> tuple[Membership, ...]:
+    """Return the parameters without packages of which every release takes any number of arguments.
+
+    None of their functions can have said that it got too many.
+    """
+    limited = {has.package for has in found if not re.search(r"(?<!\*)\*\w", has.has)}
+    return tuple(has for has in found if has.package in limited)
 
 
 def _may_be_librarys(function: str, texts: Mapping[str, str]) -> bool:

@@ -358,13 +358,16 @@ _OF_BRANCH = re.compile(r"[-_.](?:main|master|dev|v?\d[\w.]*)$")
 
 
 def checked_out(file: str) -> str:
-    """Return the library in whose checkout a file is: below `src`, `python`, or a folder of its name."""
+    """Return the library in whose checkout a file is: below `src`, `python`, or a folder of its name.
+
+    A path of which a person left the beginning out, `.../transformers/trainer.py`, counts as well.
+    """
     for found in _IN_CHECKOUT.finditer(file):
         folder = "".join(filter(str.isalnum, _OF_BRANCH.sub("", found[1]).lower()))
         # ms-swift, Megatron-LM, lm-evaluation-harness
         named = {folder, folder.removeprefix("ms"), folder.removesuffix("lm")}
         named.add(folder.removesuffix("uationharness"))
-        if found[1] in ("src", "python") or found[2].replace("_", "") in named:
+        if found[1] in ("src", "python", "...") or found[2].replace("_", "") in named:
             return found[2]
     return ""
 

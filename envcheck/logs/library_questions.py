@@ -82,11 +82,15 @@ class UndefinedName(NamedTuple):
 
 
 class RefusedCall(NamedTuple):
-    """Function, the keyword that it does not take (empty for another mistake), and the innermost frame."""
+    """Function, the keyword that it does not take (empty for another mistake), and the innermost frame.
+
+    `too_many` says that it got more positional arguments than it takes.
+    """
 
     function: str
     keyword: str
     place: Frame | None
+    too_many: bool = False
 
 
 def raised_texts(event: Event) -> tuple[RaisedText, ...]:
@@ -136,7 +140,8 @@ def refused_call(event: Event) -> RefusedCall | None:
             function = found["function"]
             if function == "__init__" and len(made := {*_MADE.findall(raised.source)}) == 1:
                 function = f"{made.pop()}.__init__"  # Python before 3.10 leaves the class out
-            return RefusedCall(function, found["keyword"] or "", raised.place)
+            too_many = bool(re.search(r"\) takes ", found[0]))
+            return RefusedCall(function, found["keyword"] or "", raised.place, too_many)
     return None
 
 

@@ -55,9 +55,10 @@ class MissingName(NamedTuple):
     `module` is the module that lacks it, or the function that lacks an argument. `lacks` and `asks` are
     the distributions that lack and need it, empty if unknown or the user's own code. `installed` says that a
     part of a package is missing, not the package. `half` marks a module that was still being imported.
-    `own` says that the user's own code needs it. `attribute` says that Python looked it up in
-    the module that was imported, whose file the message does not show. `file` is that file, if it does and it
-    is beside a script of the traceback, and `folder` says that it is a folder without one.
+    `own` says that the user's own code needs it, or a checkout of the package itself, which `asks` names.
+    `attribute` says that Python looked it up in the module that was imported, whose file the message does
+    not show. `file` is that file, if it does and it is beside a script of the traceback, and `folder` says
+    that it is a folder without one.
     """
 
     kind: str
@@ -98,9 +99,13 @@ def missing_name(event: Event, tables: Mapping[str, Sequence[Mapping[str, Any]]]
                     asks = ""  # it only hands on what another function passed
                 if _is_beside_installed(raised.place, raised.message):
                     asks = ""
-                if not asks and kind == "module" and _is_command_of(raised.place, found["module"]):
+                within = not asks and kind == "module" and _is_inside(raised.place, found["module"])
+                if within or (
+                    not asks and kind == "module" and _is_command_of(raised.place, found["module"])
+                ):
                     asks = distribution_of(found["module"], distributions)
-                own = not asks and not lazily and (own_code(raised.place) or _is_checkout(raised.place))
+                users = own_code(raised.place) or _is_checkout(raised.place)
+                own = within or (not asks and not lazily and users)
                 missing = _missing(kind, found, asks, distributions)
                 file = missing.file if _is_beside_script(missing, event.text) else ""
                 return missing._replace(own=own, attribute=pattern is _ATTRIBUTE, file=file)
@@ -120,6 +125,13 @@ _COMMAND = re.compile(r"/bin/[\w-]+$")
 def _is_command_of(place: Frame | None, module: str) -> bool:
     """Return whether a frame is in the file that an installer wrote for a command of a module's package."""
     return place is not None and "." in module and bool(_COMMAND.search(place.file.replace("\\", "/")))
+
+
+def _is_inside(place: Frame | None, module: str) -> bool:
+    """Return whether a frame is in the checkout of a module's package: below two folders of its name."""
+    root = re.escape(module.partition(".")[0])
+    found = place is not None and "." in module and own_code(place)
+    return bool(found and place and re.search(rf"(?:^|/)({root})/\1/", place.file.replace("\\", "/")))
 
 
 _INSTALLED = re.compile(r"\((?P<folder>[^()\n]{1,1000}(?:site|dist)-packages/)(?P<root>\w+)[/.]")

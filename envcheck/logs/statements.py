@@ -289,7 +289,13 @@ def _quoted(text: str, mentioned: re.Match[str]) -> str:
     message = mentioned[2]
     if "`" in text[: mentioned.start()]:
         message = message.partition("`")[0]
-    return message.strip('`*" ')[:_MAX_MESSAGE]
+    return _unquoted(message)[:_MAX_MESSAGE]
+
+
+def _unquoted(message: str) -> str:
+    """Return a message without the marks around it; a backtick stays where the message holds others."""
+    bare = message.strip('*" ')
+    return message.strip('`*" ') if "`" not in bare.strip("`") else bare
 
 
 def _exception_in(text: str) -> Raised | None:
@@ -298,13 +304,13 @@ def _exception_in(text: str) -> Raised | None:
     text = text[_LABEL.match(text).end() :]  # type: ignore[union-attr] # it matches the empty text
     found = _EXCEPTION.match(text)
     if found and not _CONDITION.match(found[2]) and found[2] != "%s":
-        return Raised(found[1], found[2].strip('`*" ')[:_MAX_MESSAGE], None)
+        return Raised(found[1], _unquoted(found[2])[:_MAX_MESSAGE], None)
     if found := _ASSERTION.match(text):
         return Raised(found[1], found[2].strip()[:_MAX_MESSAGE], None)
     if alone := _EXCEPTION_ALONE.match(text):
         return Raised(alone[1], "", None)
     bare = _BARE_EXCEPTION.match(whole)
-    return Raised("Exception", bare[1].strip('`*" ')[:_MAX_MESSAGE], None) if bare else None
+    return Raised("Exception", _unquoted(bare[1])[:_MAX_MESSAGE], None) if bare else None
 
 
 def _form(row: Mapping[str, Any]) -> FailureForm:

@@ -445,6 +445,11 @@ def _advice_on_module(answer: MissingAnswer) -> str:
     root = missing.module.partition(".")[0]
     if missing.folder or answer.always or answer.own_file:
         return _advice_on_what_is_imported(answer, root)
+    if missing.own and _of_itself(missing):
+        return (
+            f"this checkout of {missing.lacks} lacks a file of its own: pull it, check out a release, or "
+            "reset what was changed there"
+        )
     if answer.has_it or _of_itself(missing):
         return (
             "restart the notebook's kernel or the process after an upgrade, and look for a folder "
@@ -457,17 +462,29 @@ def _advice_on_module(answer: MissingAnswer) -> str:
             f"if a file of yours is named {root}.py, rename it; otherwise see in Python's documentation "
             f"which releases have it, or take a release of {missing.asks or 'the code'} for this Python"
         )
-    if "." in missing.module and answer.is_known and _is_of_package(root, missing.lacks):
+    return _advice_on_another_release(answer, root)
+
+
+def _advice_on_another_release(answer: MissingAnswer, root: str) -> str:
+    """Return what to do if another release of the package may have the name, of which no release is known."""
+    missing = answer.missing
+    inside = "." in missing.module
+    if inside and answer.is_known and _is_of_package(root, missing.lacks):
         return (  # no file of the user's has a path inside the package
-            f"install {missing.lacks} in the release that the code was written for, mostly the newest (pip "
-            f"install --upgrade {missing.lacks}); if it is the newest, upgrade what asks for it"
+            f"install {missing.lacks} in the release that the code was written for: a newer one if the name "
+            "is new, an older one if it was removed; or upgrade what asks for it"
+        )
+    which = f'see which file is imported: python -c "import {root}; print({root}.__file__)". If it is a '
+    if inside and not answer.is_known:
+        return (
+            f"{which}folder of the project, its checkout lacks the file: pull it; if it is another "
+            "package's, uninstall that; otherwise install the package in the release that the code was "
+            "written for"
         )
     package = missing.lacks if answer.is_known else "the package"
     return (
-        f'see which file is imported: python -c "import {root}; print({root}.__file__)". If it is '
-        "a file of yours, or another package's, rename or uninstall that; otherwise install "
-        f"{package} in the release that the code was written for, mostly the newest "
-        "(pip install --upgrade)"
+        f"{which}file of yours, or another package's, rename or uninstall that; otherwise install {package} "
+        "in the release that the code was written for, which need not be the newest"
     )
 
 
@@ -548,7 +565,8 @@ def _lacking_sentence(answer: MissingAnswer, asks: str, explanation: Explanation
     elif cause is not None and cause.kind == "unknown" and missing.of_any_module:
         release = f"the {root} that is imported"
         what = missing.name
-    elif not answer.ranges and not answer.is_known and root != root.lower():  # no usual name of a package
+    elif not answer.ranges and not answer.is_known and (root != root.lower() or "." in missing.module):
+        # no usual name of a package, or a path inside something that may be a folder of the project
         release = f"the file or package that is imported as {root}"
     elif not answer.ranges and not _is_of_package(root, missing.lacks):
         release = f"this release of {lacks}, or another package that is imported as {root},"
@@ -772,7 +790,7 @@ def _others(explanation: Explanation) -> Iterator[str]:
     for title, causes in (
         ("consequences", diagnosis.consequences),
         ("failures after which the run continued", diagnosis.survived),
-        ("independent of it", diagnosis.apart),
+        ("not known to belong to it", diagnosis.apart),
     ):
         if causes:
             yield ""

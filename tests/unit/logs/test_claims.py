@@ -540,3 +540,93 @@ def test_a_short_text_of_a_library_that_was_not_read_is_not_another_librarys(exp
     found = explained(traceback("ValueError: Unsupported model type: foo", raised))
 
     assert "raises it" not in answer(found)
+
+
+def test_a_path_without_its_beginning_is_still_one_of_the_library(explained: Explain) -> None:
+    raised = (
+        ".../transformers/integrations/flash_attention.py",
+        84,
+        "flash_attention_forward",
+        "s_aux=s_aux.to(query.dtype),",
+    )
+
+    found = explained(traceback("AttributeError: 'NoneType' object has no attribute 'to'", raised))
+
+    assert "your own code" not in answer(found)
+
+
+def test_a_checkout_that_lacks_a_file_of_its_own_is_not_the_users_code(explained: Explain) -> None:
+    raised = (
+        r"F:\mergekit9\mergekit\mergekit\moe\mixtral.py",
+        12,
+        "<module>",
+        "from mergekit.architecture.mixtral import MISTRAL_INFO",
+    )
+
+    found = explained(
+        traceback("ModuleNotFoundError: No module named 'mergekit.architecture.mixtral'", raised)
+    )
+
+    assert "your own code" not in answer(found)
+    assert "this checkout of mergekit lacks a file of its own" in answer(found)
+
+
+def test_a_path_inside_an_unknown_package_may_be_a_folder_of_the_project(explained: Explain) -> None:
+    found = explained("ModuleNotFoundError: No module named 'ddpo_thing.diffusers_patch.train_dreambooth'\n")
+
+    assert "this release of" not in answer(found)
+    assert "a folder of the project, its checkout lacks the file" in answer(found)
+
+
+def test_a_removed_name_is_not_looked_for_in_the_newest_release(explained: Explain) -> None:
+    found = explained(
+        "AttributeError: module 'transformers.models.llama.modeling_llama' has no attribute 'LLAMA_OLD_CLASSES'\n"
+    )
+
+    assert "an older one if it was removed" in answer(found)
+    assert "mostly the newest" not in answer(found)
+
+
+def test_the_release_that_failed_is_not_advised_for_a_wheel_of_the_old_abi(explained: Explain) -> None:
+    said = f"ImportError: {SITE}/flash_attn_2_cuda.cpython-310-x86_64-linux-gnu.so: undefined symbol: "
+
+    old = explained(f"{said}_ZN3c105ErrorC2ENS_14SourceLocationESs\n")
+    new = explained(
+        f"{said}_ZN3c105ErrorC2ENS_14SourceLocationENSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE\n"
+    )
+
+    assert "==2.7.4.post1" not in answer(old)
+    assert "==2.7.4.post1" in answer(new)
+
+
+def test_a_function_that_takes_any_number_did_not_get_too_many(explained: Explain) -> None:
+    said = "TypeError: Seq2SeqTrainer.training_step() takes 3 positional arguments but 4 were given"
+
+    found = answer(explained(f"{said}\n"))
+
+    assert "takes   transformers from 4.46 on" in found
+    assert "ms-swift" not in found
+
+
+def test_trl_is_not_named_where_a_name_of_vllm_is_asked_for_by_another(explained: Explain) -> None:
+    said = "ImportError: cannot import name 'GuidedDecodingParams' from 'vllm.sampling_params'"
+    of_trl = (f"{SITE}/trl/trainer/grpo_trainer.py", 95, "<module>", "from vllm.sampling_params import x")
+
+    bare = answer(explained(f"{said}\n"))
+    shown = answer(explained(traceback(said, of_trl)))
+
+    assert "GRPO of TRL" not in bare.splitlines()[0]
+    assert "has it  vllm.sampling_params.GuidedDecodingParams" in bare
+    assert "GRPO of TRL" in shown.splitlines()[0]
+
+
+def test_a_backtick_stays_in_a_message_that_quotes_more_than_one_name(explained: Explain) -> None:
+    said = "TypeError: `model` must be a `LightningModule` or `torch._dynamo.OptimizedModule`, got `LagLlama`"
+
+    assert "two packages of Lightning" in answer(explained(f"{said}\n"))
+
+
+def test_a_processor_in_the_place_of_a_tokenizer_is_told(explained: Explain) -> None:
+    said = "AttributeError: 'Gemma3Processor' object has no attribute 'tokenize'"
+
+    assert "processor.tokenizer" in answer(explained(f"{said}\n"))
