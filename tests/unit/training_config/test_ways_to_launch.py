@@ -10,6 +10,7 @@ import pytest
 from envcheck.commands import examine
 from envcheck.commands.training_files import configured
 from envcheck.core.errors import InputError
+from envcheck.core.facts import Unknown
 
 SHARED = examine.source_tree()["tables"]["argument"]
 ARGUMENTS = (
@@ -189,6 +190,31 @@ def test_sections_for_an_adapter_and_for_quantisation(
 ) -> None:
     found = facts(tmp_path, {"a.yaml": f"gradient_accumulation_steps: 2\nlearning_rate: 0.1\n{text}"})
     assert (found.get("adapter"), found.get("quantization")) == meant
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "load_in_4bit: true\nlora: {r: 8, alpha: 16}\n",
+        "lora: {r: 8, alpha: 16, load_in_4bit: true}\n",
+        "lora: {r: 8, alpha: 16}\nbnb: {load_in_4bit: true}\n",
+        "lora: {r: 8, alpha: 16}\nmodel: {quant_method: hqq}\n",
+    ],
+)
+def test_a_quantisation_that_is_not_understood_is_unknown_and_not_absent(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "a.yaml"
+    for switched, unknown in ((text, True), (text.replace("true", "false").replace("hqq", "none"), False)):
+        file.write_text(f"base_model: m\n{switched}")
+        found = {fact.key: fact for fact in configured([str(file)], SHARED, {}).facts}
+        assert found["train.adapter"].value == "lora"
+        quantization = found.get("train.quantization")
+        assert (quantization is not None and isinstance(quantization.reading, Unknown)) is unknown
+
+
+def test_two_dashes_end_the_arguments_of_a_launcher(tmp_path: Path) -> None:
+    script = f"accelerate launch --num_processes=4 -- \\\ntrain.py {ARGUMENTS}\n"
+    found = facts(tmp_path, {"run.sh": script, **FILES})
+    assert {key: found.get(key) for key in MEANT} == MEANT
 
 
 @pytest.mark.parametrize(
