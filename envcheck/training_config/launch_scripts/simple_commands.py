@@ -195,6 +195,9 @@ class SimpleCommands:
         self, fields: list[Value], command: SimpleCommand, scope: Scope, own: Mapping[str, Variable]
     ) -> Tri | None:
         """Follow a command after expansion; `own` are the variables set for it alone."""
+        if fields and (choices := argument(fields[0]).choices):
+            self._start_each(choices, fields, command, scope, own)
+            return None
         ends = False
         if _asks_for_a_program(fields):
             return Tri.YES
@@ -224,6 +227,24 @@ class SimpleCommands:
         status = self._start_program(fields, command, scope, own)
         scope.ended_by = scope.ended_by or ("exit" if ends else "")
         return status
+
+    def _start_each(
+        self,
+        choices: Iterable[str],
+        fields: list[Value],
+        command: SimpleCommand,
+        scope: Scope,
+        own: Mapping[str, Variable],
+    ) -> None:
+        """Follow a command whose first words are one of several texts, with each of them."""
+        for choice in dict.fromkeys(choices):
+            first = [
+                (fields[0][0]._replace(text=word, why="", splits=False, choices=()),)
+                for word in choice.split()
+            ]
+            if words := [*first, *fields[1:]]:
+                self.session.spend(len(words))
+                self._start(words, command, Scope(scope), own)
 
     def _start_program(
         self, fields: list[Value], command: SimpleCommand, scope: Scope, own: Mapping[str, Variable]

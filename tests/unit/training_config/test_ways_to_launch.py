@@ -377,3 +377,30 @@ Trainer(model, TrainingArguments("o")).train()
 @pytest.mark.parametrize(("freeze", "frozen"), [("model.freeze()", True), ("", False)])
 def test_a_method_freezes_and_a_reference_model_does_not(tmp_path: Path, freeze: str, frozen: bool) -> None:
     assert facts(tmp_path, {"a.py": MODELS.replace("{freeze}", freeze)})["frozen_params"] is frozen
+
+
+@pytest.mark.parametrize(
+    "count",
+    [
+        "$(echo \"$GPUS\" | tr ',' '\\n' | grep -c .)",
+        "$(echo \"$GPUS\" | tr ',' '\\n' | grep -c '[0-9]')",
+        "$(echo $GPUS | tr , ' ' | wc -w)",
+        "$(echo \"$GPUS\" | awk -F, '{print NF}')",
+        "$(printf '%s\\n' \"$GPUS\" | tr , '\\n' | wc -l)",
+        '$(echo "$GPUS" | grep -o , | wc -l | xargs -I N expr N + 1)',
+    ],
+)
+@pytest.mark.parametrize("gpus", ["0", "0,1,2"])
+def test_the_number_of_listed_devices_is_counted(tmp_path: Path, count: str, gpus: str) -> None:
+    script = f'GPUS=${{GPUS:-{gpus}}}\ntorchrun --nproc_per_node="{count}" train.py {ARGUMENTS}\n'
+    found = facts(tmp_path, {"run.sh": script, **FILES}).get("world_size")
+    assert found == (len(gpus.split(",")) if "xargs" not in count else None)
+
+
+def test_a_command_in_a_variable_is_each_one_that_a_branch_gives_it(tmp_path: Path) -> None:
+    choice = 'if [ "$(nvidia-smi -L | wc -l)" -le 1 ]; then LAUNCHER="{}"; else LAUNCHER="{}"; fi\n'
+    for one, other in (("python -m", "torchrun --nproc_per_node 2 -m"), ("python", "deepspeed")):
+        script = f"{choice.format(one, other)}$LAUNCHER sft.train {ARGUMENTS}\n"
+        found = facts(tmp_path, {"run.sh": script, **FILES})
+        assert {key: found.get(key) for key in MEANT} == MEANT
+        assert "world_size" not in found
