@@ -404,3 +404,37 @@ def test_a_command_in_a_variable_is_each_one_that_a_branch_gives_it(tmp_path: Pa
         found = facts(tmp_path, {"run.sh": script, **FILES})
         assert {key: found.get(key) for key in MEANT} == MEANT
         assert "world_size" not in found
+
+
+OWN_COMMANDS = """
+[project.scripts]
+my-sft = "mine.train.sft:main"
+my-eval = "mine.cli:evaluate"
+my-rl = "mine.cli:rl"
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "precision"),
+    [
+        ("my-sft --steps 3", "bf16"),
+        ("uv run my-sft --steps 3", "bf16"),
+        ("my-rl --steps 3", None),  # the module of several commands
+        ("my-sft other --steps 3", None),  # perhaps a subcommand
+    ],
+)
+def test_a_command_that_the_project_installs_is_its_module(
+    tmp_path: Path, command: str, precision: str | None
+) -> None:
+    program = f"def main():\n    {'    '.join(PROGRAM.strip().splitlines(keepends=True))}\nmain()\n"
+    files = {
+        "run.sh": f"#!/bin/bash\n{command}\n",
+        "pyproject.toml": OWN_COMMANDS,
+        "src/mine/train/sft.py": program,
+        "src/mine/cli.py": program,
+    }
+    if precision is None:
+        with pytest.raises(InputError, match="nothing starts a training"):
+            facts(tmp_path, files)
+    else:
+        assert facts(tmp_path, files)["precision"] == precision
