@@ -14,11 +14,17 @@ from envcheck.core.errors import Place
 from envcheck.core.facts import Fact, Known, Unknown
 from envcheck.core.findings import Diagnostic
 from envcheck.core.rules import Severity
-from envcheck.training_config.dialect_context import DialectContext, location
+from envcheck.training_config.dialect_context import ARGUMENTS, DialectContext, location
 from envcheck.training_config.dialects import Dialect, DialectRow, recognised
 from envcheck.training_config.document import Document, Reference, Section, Setting, SettingValue
 from envcheck.training_config.setting_diagnostics import SettingDiagnostics
-from envcheck.training_config.setting_facts import default_facts, facts, open_facts, suggested_facts
+from envcheck.training_config.setting_facts import (
+    default_facts,
+    facts,
+    open_facts,
+    suggested_facts,
+    unread_facts,
+)
 from envcheck.training_config.values import FALSE, UNDECIDED, spelled
 
 _MAX_NAMES = 8  # listed in one diagnostic
@@ -104,8 +110,10 @@ def understood(
     if dialect is None:
         of_own = _own_names(document)
         by_name = understood(of_own, dialects, installed) if of_own is not None else []
-        return [*by_name, *sections, Interpretation(document, None)]
+        opened = tuple(unread_facts(document, dialects[ARGUMENTS])) if passed_on else ()
+        return [*by_name, *sections, Interpretation(document, None, open_facts=opened)]
     targets = [each for each in document.settings if each.name.rpartition(".")[2] == "_target_"]
+    document_with_sections = document
     document = document._replace(
         settings=tuple(
             each._replace(name=each.name.rpartition(".")[2] if dialect.flat else each.name)
@@ -125,6 +133,10 @@ def understood(
         defaults = tuple(default_facts(context)) if document.whole else ()
         return [*inner, Interpretation(document, dialect, certain_facts, references=named, defaults=defaults)]
     opened = tuple(open_facts(context))
+    in_sections = document_with_sections._replace(
+        settings=tuple(each for each in document_with_sections.settings if _is_inside(each.name, passed_on))
+    )
+    unread = tuple(unread_facts(in_sections, dialects[ARGUMENTS])) if passed_on else ()
     own = list(islice(SettingDiagnostics(context).all(), _MAX_DIAGNOSTICS + 1))
     noted = {diagnostic.places[0] for diagnostic in own if diagnostic.code == "unknown-name"}
     certain = bool(dialect.trainer) and context.proves_trainer()
@@ -136,7 +148,7 @@ def understood(
         tuple(_limited(diagnostics, document.file)),
         tuple(_references(context)),
         tuple(default_facts(context)),
-        opened,
+        (*opened, *unread),
         tuple(suggested_facts(context)),
     )
     return [*inner, *sections, whole]

@@ -139,9 +139,18 @@ def _knows_less(fact: Fact, part: Interpretation, group: Sequence[Interpretation
             for other in each.facts
         )
     if part.dialect.name == _ACCELERATE:
-        unknown = [each.document.source for each in group if each.dialect and each.dialect.name == _ANY]
-        return any(_TRAINER_ARGUMENTS.search(name) for source in unknown if source for name in source.names)
+        programs = (each for each in group if each.dialect and each.dialect.name == _ANY)
+        return any(_may_ask_for_precision(each) for each in programs)
     return False
+
+
+def _may_ask_for_precision(program: Interpretation) -> bool:
+    """Return whether the code of a program may have arguments of a Trainer; True if some was not read."""
+    source, dialect = program.document.source, program.dialect
+    if source is None or dialect is None:
+        return True
+    unread = source.unresolved - {*dialect.libraries}
+    return bool(unread) or any(_TRAINER_ARGUMENTS.search(name) for name in source.names)
 
 
 def _is_not_passed_on(fact: Fact, part: Interpretation, group: Sequence[Interpretation]) -> bool:

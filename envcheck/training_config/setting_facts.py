@@ -9,8 +9,15 @@ from envcheck.core.facts import Absent, Fact, Known, Reading, Tri, Unknown
 from envcheck.core.rules import Severity
 from envcheck.core.training_facts import KEYS
 from envcheck.training_config.dialect_context import DialectContext, bool_as_number, location
-from envcheck.training_config.dialects import DialectRow, Family, Implied, PartSwitches, program_names
-from envcheck.training_config.document import Scalar, Section, Setting, SettingValue
+from envcheck.training_config.dialects import (
+    Dialect,
+    DialectRow,
+    Family,
+    Implied,
+    PartSwitches,
+    program_names,
+)
+from envcheck.training_config.document import Document, Scalar, Section, Setting, SettingValue
 from envcheck.training_config.values import FALSE, TRUE, UNDECIDED, alternatives, as_number, spelled
 
 MODEL = "model"
@@ -279,6 +286,22 @@ def open_facts(context: DialectContext) -> Iterator[Fact]:
                 yield Fact(family.key, reading, location(setting))
     yield from _opened_by_condition(context)
     yield from _opened_by_model(context)
+
+
+def unread_facts(document: Document, general: Dialect) -> Iterator[Fact]:
+    """Yield as Unknown the quantisation that a file without a dialect asks for; `general` has the families.
+
+    Any of its settings may decide it, whether its section has a dialect or not. Without this fact, an adapter
+    that one of the sections states would give the default of a program that asks for none.
+    """
+    families = [family for family in general.families if family.key == "train.quantization"]
+    for setting in document.settings:
+        name = setting.name.lower()
+        if _is_off(setting.value):
+            continue
+        for family in families:
+            if any(word in name for word in family.words) and not any(word in name for word in family.beside):
+                yield Fact(family.key, Unknown(f"{setting.name} is not understood"), location(setting))
 
 
 def _opened_by_condition(context: DialectContext) -> Iterator[Fact]:

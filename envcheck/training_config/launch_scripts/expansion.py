@@ -18,6 +18,7 @@ from envcheck.training_config.launch_scripts.syntax import (
     Text,
     Word,
 )
+from envcheck.training_config.launch_scripts.text_filters import filtered, printed
 from envcheck.training_config.launch_scripts.values import (
     NAME,
     WHOLE_NUMBER,
@@ -306,7 +307,8 @@ class Expander:
         script = parse(piece.inner, ((0, piece.at + piece.source.find(piece.inner)),))
         self.session.spend(len(piece.inner) // 64)
         if len(script.commands.items) != 1:  # without commands: a comment in backquotes
-            return self._changed_folder(script.commands.items, piece, scope) if script.commands.items else ()
+            with self.session.inside(script):
+                return self._of_several(script.commands.items, piece, scope) if script.commands.items else ()
         command = script.commands.items[0][1]
         if not isinstance(command, SimpleCommand) or not command.words:
             return None
@@ -320,6 +322,30 @@ class Expander:
             if name == "echo" and not command.redirects:
                 return echoed(self.fields(command.words, scope))
         return None
+
+    def _of_several(
+        self, items: Sequence[tuple[str, Node]], piece: Substitution, scope: Scope
+    ) -> Value | None:
+        """Return what a pipe or `cd FOLDER && pwd` prints; None for any other commands."""
+        if not all(operator == "|" for operator, _ in items[1:]):
+            return self._changed_folder(items, piece, scope)
+        return self._filtered([command for _, command in items], piece, scope)
+
+    def _filtered(self, commands: Sequence[Node], piece: Substitution, scope: Scope) -> Value | None:
+        """Return what simple filters make of the text that `echo` prints; None if a filter is not known."""
+        given: str | None = None
+        for number, command in enumerate(commands):
+            if not isinstance(command, SimpleCommand) or command.redirects or not command.words:
+                return None
+            fields = self.fields(command.words, scope)
+            words = [known_text(field) for field in fields]
+            if None in words:
+                return None
+            known = [word for word in words if word is not None]
+            given = printed(known) if not number else filtered(given or "", known)
+            if given is None:
+                return None
+        return (Fragment((given or "").rstrip("\n"), piece.at),)
 
     def _changed_folder(
         self, items: Sequence[tuple[str, Node]], piece: Substitution, scope: Scope

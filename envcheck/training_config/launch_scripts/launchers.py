@@ -232,6 +232,9 @@ def _behind_launcher(launcher: str, words: tuple[Argument, ...]) -> LaunchLine |
     unreadable: list[int] = []
     while i < len(words):
         word = words[i]
+        if word.text == "--":  # ends the launcher's arguments
+            i += 1
+            break
         if word.text.startswith("-"):
             name = word.text.lstrip("-").replace("-", "_")
             i += 1 if "=" in word.text or name in flags else 2

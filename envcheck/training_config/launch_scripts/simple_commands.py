@@ -61,6 +61,9 @@ _START_TASKS = frozenset({
 })  # fmt: skip
 """Those of them that start several processes of it, which find one another."""
 
+_INSTALLED = re.compile(r"[A-Za-z]\w*(?:[-_]\w+)+")
+"""The name of a command that a project may install; those of other programs seldom have two words."""
+
 _OPTION_WITH_VALUE = re.compile(r"--?[\w-]+=")
 
 _PYTHON = re.compile(r"python[0-9.]*")
@@ -195,6 +198,9 @@ class SimpleCommands:
         self, fields: list[Value], command: SimpleCommand, scope: Scope, own: Mapping[str, Variable]
     ) -> Tri | None:
         """Follow a command after expansion; `own` are the variables set for it alone."""
+        if fields and (choices := argument(fields[0]).choices):
+            self._start_each(choices, fields, command, scope, own)
+            return None
         ends = False
         if _asks_for_a_program(fields):
             return Tri.YES
@@ -225,6 +231,24 @@ class SimpleCommands:
         scope.ended_by = scope.ended_by or ("exit" if ends else "")
         return status
 
+    def _start_each(
+        self,
+        choices: Iterable[str],
+        fields: list[Value],
+        command: SimpleCommand,
+        scope: Scope,
+        own: Mapping[str, Variable],
+    ) -> None:
+        """Follow a command whose first words are one of several texts, with each of them."""
+        for choice in dict.fromkeys(choices):
+            first = [
+                (fields[0][0]._replace(text=word, why="", splits=False, choices=()),)
+                for word in choice.split()
+            ]
+            if words := [*first, *fields[1:]]:
+                self.session.spend(len(words))
+                self._start(words, command, Scope(scope), own)
+
     def _start_program(
         self, fields: list[Value], command: SimpleCommand, scope: Scope, own: Mapping[str, Variable]
     ) -> Tri | None:
@@ -245,8 +269,20 @@ class SimpleCommands:
             file = known_text(fields[script]) or ""
             self._run_file(file, fields[script + 1 :], Scope(scope), command.at)
         self._remember_written_files(program, fields, command, scope)
+        fields = self._with_module(name, fields)
         self._collect(name, self._with_program_file(program, fields, command, scope), scope, own)
         return None
+
+    def _with_module(self, name: str, fields: list[Value]) -> list[Value]:
+        """Return `python -m MODULE` for a command that the project installs and that has no subcommand."""
+        options = [known_text(field) or "" for field in fields[1:]]
+        if not _INSTALLED.fullmatch(name) or not options or not options[0].startswith("--"):
+            return fields
+        module = self.session.console_scripts.get(name)
+        if module is None:
+            return fields
+        first = fields[0][0]
+        return [*((first._replace(text=word),) for word in ("python", "-m", module)), *fields[1:]]
 
     def _with_program_file(
         self, program: str, fields: list[Value], command: SimpleCommand, scope: Scope
@@ -294,7 +330,7 @@ class SimpleCommands:
                 return index
             if word.endswith(".py") and base_name(known_text(fields[0]) or "") in _RUN_SCRIPTS:
                 return index
-            if self.is_launch(tuple(map(argument, fields[index:]))):
+            if self.is_launch(tuple(map(argument, self._with_module(word, fields[index:])))):
                 return index
         return 0
 

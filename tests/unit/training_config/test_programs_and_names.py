@@ -139,6 +139,31 @@ def test_no_mixed_precision_of_accelerate_gives_way_to_a_trainers_arguments(tmp_
     assert facts_of(tmp_path, "acc.yaml", files)["precision"] == "fp32"
 
 
+OWN_LOOP = """
+import torch
+from accelerate import Accelerator
+accelerator = Accelerator()
+model = accelerator.prepare(torch.nn.Linear(1, 1))
+accelerator.backward(model(torch.ones(1)))
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "precision"),
+    [(OWN_LOOP, "fp32"), (f"{OWN_LOOP}import runners\nrunners.start()\n", None), (None, None)],
+    ids=["all of its code is here", "a module is missing", "the program is missing"],
+)
+def test_no_mixed_precision_is_float32_only_if_the_whole_program_could_be_read(
+    tmp_path: Path, program: str | None, precision: str | None
+) -> None:
+    files = {
+        "acc.yaml": WITHOUT_MIXED_PRECISION,
+        "run.sh": "accelerate launch --config_file acc.yaml train.py --cfg-path a.b\n",
+        **({"train.py": program} if program else {}),
+    }
+    assert facts_of(tmp_path, "run.sh", files).get("precision") == precision
+
+
 SECTIONS = """
 method: ia3
 model:

@@ -10,6 +10,7 @@ import pytest
 from envcheck.commands import examine
 from envcheck.commands.training_files import configured
 from envcheck.core.errors import InputError
+from envcheck.core.facts import Unknown
 
 SHARED = examine.source_tree()["tables"]["argument"]
 ARGUMENTS = (
@@ -192,6 +193,31 @@ def test_sections_for_an_adapter_and_for_quantisation(
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "load_in_4bit: true\nlora: {r: 8, alpha: 16}\n",
+        "lora: {r: 8, alpha: 16, load_in_4bit: true}\n",
+        "lora: {r: 8, alpha: 16}\nbnb: {load_in_4bit: true}\n",
+        "lora: {r: 8, alpha: 16}\nmodel: {quant_method: hqq}\n",
+    ],
+)
+def test_a_quantisation_that_is_not_understood_is_unknown_and_not_absent(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "a.yaml"
+    for switched, unknown in ((text, True), (text.replace("true", "false").replace("hqq", "none"), False)):
+        file.write_text(f"base_model: m\n{switched}")
+        found = {fact.key: fact for fact in configured([str(file)], SHARED, {}).facts}
+        assert found["train.adapter"].value == "lora"
+        quantization = found.get("train.quantization")
+        assert (quantization is not None and isinstance(quantization.reading, Unknown)) is unknown
+
+
+def test_two_dashes_end_the_arguments_of_a_launcher(tmp_path: Path) -> None:
+    script = f"accelerate launch --num_processes=4 -- \\\ntrain.py {ARGUMENTS}\n"
+    found = facts(tmp_path, {"run.sh": script, **FILES})
+    assert {key: found.get(key) for key in MEANT} == MEANT
+
+
+@pytest.mark.parametrize(
     ("text", "precision"),
     [
         ("model: m\ntraining: {precision: bf16, epochs: 3}\n", "bf16"),
@@ -351,3 +377,64 @@ Trainer(model, TrainingArguments("o")).train()
 @pytest.mark.parametrize(("freeze", "frozen"), [("model.freeze()", True), ("", False)])
 def test_a_method_freezes_and_a_reference_model_does_not(tmp_path: Path, freeze: str, frozen: bool) -> None:
     assert facts(tmp_path, {"a.py": MODELS.replace("{freeze}", freeze)})["frozen_params"] is frozen
+
+
+@pytest.mark.parametrize(
+    "count",
+    [
+        "$(echo \"$GPUS\" | tr ',' '\\n' | grep -c .)",
+        "$(echo \"$GPUS\" | tr ',' '\\n' | grep -c '[0-9]')",
+        "$(echo $GPUS | tr , ' ' | wc -w)",
+        "$(echo \"$GPUS\" | awk -F, '{print NF}')",
+        "$(printf '%s\\n' \"$GPUS\" | tr , '\\n' | wc -l)",
+        '$(echo "$GPUS" | grep -o , | wc -l | xargs -I N expr N + 1)',
+    ],
+)
+@pytest.mark.parametrize("gpus", ["0", "0,1,2"])
+def test_the_number_of_listed_devices_is_counted(tmp_path: Path, count: str, gpus: str) -> None:
+    script = f'GPUS=${{GPUS:-{gpus}}}\ntorchrun --nproc_per_node="{count}" train.py {ARGUMENTS}\n'
+    found = facts(tmp_path, {"run.sh": script, **FILES}).get("world_size")
+    assert found == (len(gpus.split(",")) if "xargs" not in count else None)
+
+
+def test_a_command_in_a_variable_is_each_one_that_a_branch_gives_it(tmp_path: Path) -> None:
+    choice = 'if [ "$(nvidia-smi -L | wc -l)" -le 1 ]; then LAUNCHER="{}"; else LAUNCHER="{}"; fi\n'
+    for one, other in (("python -m", "torchrun --nproc_per_node 2 -m"), ("python", "deepspeed")):
+        script = f"{choice.format(one, other)}$LAUNCHER sft.train {ARGUMENTS}\n"
+        found = facts(tmp_path, {"run.sh": script, **FILES})
+        assert {key: found.get(key) for key in MEANT} == MEANT
+        assert "world_size" not in found
+
+
+OWN_COMMANDS = """
+[project.scripts]
+my-sft = "mine.train.sft:main"
+my-eval = "mine.cli:evaluate"
+my-rl = "mine.cli:rl"
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "precision"),
+    [
+        ("my-sft --steps 3", "bf16"),
+        ("uv run my-sft --steps 3", "bf16"),
+        ("my-rl --steps 3", None),  # the module of several commands
+        ("my-sft other --steps 3", None),  # perhaps a subcommand
+    ],
+)
+def test_a_command_that_the_project_installs_is_its_module(
+    tmp_path: Path, command: str, precision: str | None
+) -> None:
+    program = f"def main():\n    {'    '.join(PROGRAM.strip().splitlines(keepends=True))}\nmain()\n"
+    files = {
+        "run.sh": f"#!/bin/bash\n{command}\n",
+        "pyproject.toml": OWN_COMMANDS,
+        "src/mine/train/sft.py": program,
+        "src/mine/cli.py": program,
+    }
+    if precision is None:
+        with pytest.raises(InputError, match="nothing starts a training"):
+            facts(tmp_path, files)
+    else:
+        assert facts(tmp_path, files)["precision"] == precision
