@@ -154,7 +154,7 @@ class SimpleCommands:
         rest = field[-1].text
         if not root or not rest.startswith("/") or not rest.endswith(_PROJECT_FILES) or _is_home(root):
             return field
-        # A path that ends as one of the project's, `/work/project/src/a.py`, is found like an absolute one.
+        # A path that ends as one of the project's, `/srv/project/src/a.py`, is found like an absolute one.
         found = next((each for each in (rest.lstrip("/"), rest) if self.session.beside(each) is not None), "")
         if not found:
             return field
