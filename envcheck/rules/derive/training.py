@@ -150,17 +150,29 @@ def _attention(inventory: Inventory, tables: Tables) -> tuple[Reading, Reading]:
 
 
 def _model_code(inventory: Inventory, tables: Tables) -> Iterator[Fact]:
-    """Yield what transformers' code of the model type does."""
+    """Yield what transformers' code of the model type does.
+
+    Without the release of transformers, what every release with the model does is known.
+    """
     source = "derived from train.model_type"
-    missing = missing_input(inventory, "train.model_type", "pkg.transformers")
-    if missing is not None:
-        yield from (Fact(key, missing, source) for key in MODEL_CODE)
+    missing = missing_input(inventory, "train.model_type")
+    version = missing_input(inventory, "pkg.transformers")
+    if missing is not None or isinstance(version, Absent):
+        yield from (Fact(key, missing or Absent(), source) for key in MODEL_CODE)
         return
-    model_type, version = text_of(inventory, "train.model_type"), text_of(inventory, "pkg.transformers")
+    model_type = text_of(inventory, "train.model_type")
     row = next((row for row in tables.get("model_code", ()) if row["model_type"] == model_type), {})
+    first = _first_transformers(inventory, tables)[0]
     for key in MODEL_CODE:
         bounds = row.get(key.removeprefix(MODEL_CODE_PREFIX), ())
-        true = any(versions.satisfies(version, each, unknown=Tri.NO) is Tri.YES for each in bounds)
+        if version is None:
+            stated = text_of(inventory, "pkg.transformers")
+            true = any(versions.satisfies(stated, each, unknown=Tri.NO) is Tri.YES for each in bounds)
+        elif bounds and not (isinstance(first, Known) and list(bounds) == [f">={first.value}"]):
+            yield Fact(key, version, source)
+            continue
+        else:
+            true = bool(bounds)
         yield Fact(key, Known(true), source)
 
 
