@@ -9,25 +9,23 @@ unified diff; changes nothing without `--write`.
 
 from __future__ import annotations
 
-import argparse
 import ast
 import re
 import sys
 import zipfile
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from packaging.version import Version
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from model_type_table import run
 from refresh_models import AUTO, FILES, pairs
-from table_diff import propose
 
 from envcheck.commands.harvest.store import ReleaseStore
 
-TABLE = Path(__file__).resolve().parent.parent / "compat/tables/attention.toml"
 ROOT = "PreTrainedModel"
 """The base of every model. Its own attributes are false."""
 
@@ -215,56 +213,5 @@ def refusals(store: ReleaseStore) -> tuple[dict[str, dict[str, list[str]]], list
     return found, releases
 
 
-def bounds(refusing: Sequence[str], releases: Sequence[str]) -> list[str]:
-    """Return the releases that refuse as bounds, one for each run of consecutive releases.
-
-    >>> bounds(["1.0", "1.1"], ["1.0", "1.1", "1.2", "1.3"])
-    ['>=1.0,<1.2']
-    """
-    place = {version: number for number, version in enumerate(releases)}
-    runs: list[list[int]] = []
-    for number in sorted(place[version] for version in refusing):
-        if runs and number == runs[-1][1] + 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    return [
-        f">={releases[first]}" + (f",<{releases[last + 1]}" if last + 1 < len(releases) else "")
-        for first, last in runs
-    ]
-
-
-def rows(found: Mapping[str, Mapping[str, Sequence[str]]], releases: Sequence[str]) -> Iterator[str]:
-    """Yield one line of the table for each model type that refuses an implementation in some release."""
-    for model_type in sorted({model_type for by_type in found.values() for model_type in by_type}):
-        fields = [f'model_type = "{model_type}"']
-        for name, by_type in found.items():
-            if refusing := by_type.get(model_type):
-                written = ", ".join(f'"{bound}"' for bound in bounds(refusing, releases))
-                fields.append(f"{name} = [{written}]")
-        yield f"  {{ {', '.join(fields)} }},"
-
-
-def refreshed(text: str, lines: Iterable[str]) -> str:
-    """Return the table with its rows replaced; the comments above them stay."""
-    head = re.split(r"^attention = \[$", text, maxsplit=1, flags=re.MULTILINE)[0].rstrip("\n")
-    return "\n".join([head, "", "attention = [", *lines, "]"]).lstrip("\n") + "\n"
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Print the diff; return 0 if it is empty or was written, 1 if not."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--store", type=Path, required=True, help="the folder that `matrix harvest` filled")
-    parser.add_argument("--table", type=Path, default=TABLE)
-    parser.add_argument("--write", action="store_true", help="apply the diff")
-    options = parser.parse_args(arguments)
-    before = options.table.read_text("utf-8") if options.table.exists() else ""
-    found, releases = refusals(ReleaseStore(options.store))
-    after = refreshed(before, rows(found, releases))
-    return propose(options.table, before, after, write=options.write)
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(run("attention", __doc__, refusals, sys.argv[1:]))

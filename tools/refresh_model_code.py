@@ -9,7 +9,6 @@ to the types of its parts. The files are parsed and never run. Prints a unified 
 
 from __future__ import annotations
 
-import argparse
 import ast
 import re
 import sys
@@ -24,13 +23,10 @@ from typing import NamedTuple
 from packaging.version import Version
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from refresh_attention import bounds
+from model_type_table import run
 from refresh_models import AUTO, FILES, pairs
-from table_diff import propose
 
 from envcheck.commands.harvest.store import ReleaseStore
-
-TABLE = Path(__file__).resolve().parent.parent / "compat/tables/model_code.toml"
 
 LANGUAGE_TASKS = (
     "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES",
@@ -57,7 +53,7 @@ BUILT_BY_AUTO_CLASS = re.compile(r"AutoModel\w*|AutoBackbone")
 
 
 class ClassCode(NamedTuple):
-    """What a class says: its bases, the names in it, and the marks of its own body.
+    """Hold what a class says: its bases, the names in it, and the marks of its own body.
 
     `forward_keywords` is the name by which its `forward` takes further arguments, empty if it takes none;
     None if the class has no `forward`.
@@ -70,7 +66,7 @@ class ClassCode(NamedTuple):
 
 
 class ModuleCode(NamedTuple):
-    """The classes of a module, the modules that it imports names from, and the packages that it imports."""
+    """Hold the classes of a module, the modules it imports names from, and the packages it imports."""
 
     classes: Mapping[str, ClassCode]
     imports: Mapping[str, str]
@@ -173,7 +169,7 @@ def _is_expert(item: ast.expr, own: str) -> bool:
 
 
 class ReleaseCode:
-    """The model code of one release."""
+    """Read the model code of one release."""
 
     def __init__(
         self, version: str, files: zipfile.ZipFile, parsed: dict[tuple[str, int], ModuleCode]
@@ -369,7 +365,7 @@ def _imports(release: ReleaseCode, model_type: str, *, package: str) -> bool:
 
 
 class Column(NamedTuple):
-    """A column of the table: what a release is asked for a type, and the releases that rules ask about."""
+    """State a column of the table: what a release is asked for a type, and the releases asked about."""
 
     name: str
     asks: Callable[[ReleaseCode, str], bool]
@@ -430,37 +426,5 @@ def _is_asked(column: Column, version: str) -> bool:
     return after and (not column.until or Version(version) < Version(column.until))
 
 
-def rows(found: Mapping[str, Mapping[str, Sequence[str]]], releases: Sequence[str]) -> Iterator[str]:
-    """Yield one line of the table for each model type of which some column is true."""
-    for model_type in sorted({model_type for by_type in found.values() for model_type in by_type}):
-        fields = [f'model_type = "{model_type}"']
-        for name, by_type in found.items():
-            if true := by_type.get(model_type):
-                written = ", ".join(f'"{bound}"' for bound in bounds(true, releases))
-                fields.append(f"{name} = [{written}]")
-        yield f"  {{ {', '.join(fields)} }},"
-
-
-def refreshed(text: str, lines: Iterable[str]) -> str:
-    """Return the table with its rows replaced; the comments above them stay."""
-    head = re.split(r"^model_code = \[$", text, maxsplit=1, flags=re.MULTILINE)[0].rstrip("\n")
-    return "\n".join([head, "", "model_code = [", *lines, "]"]).lstrip("\n") + "\n"
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Print the diff; return 0 if it is empty or was written, 1 if not."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--store", type=Path, required=True, help="the folder that `matrix harvest` filled")
-    parser.add_argument("--table", type=Path, default=TABLE)
-    parser.add_argument("--write", action="store_true", help="apply the diff")
-    options = parser.parse_args(arguments)
-    before = options.table.read_text("utf-8") if options.table.exists() else ""
-    found, releases = columns(ReleaseStore(options.store))
-    after = refreshed(before, rows(found, releases))
-    return propose(options.table, before, after, write=options.write)
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(run("model_code", __doc__, columns, sys.argv[1:]))

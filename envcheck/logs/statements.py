@@ -74,7 +74,7 @@ class _Ending(NamedTuple):
 
 
 class _Meaning(NamedTuple):
-    """What a message means, and what else the log has to show for that; empty patterns ask for nothing.
+    """State what a message means, and what else the log has to show for it; empty patterns ask for nothing.
 
     `source` is searched in the line that raised it, and `none` is matched with the expression that is None
     there, unless the line does not tell. `file` is searched in the files of the traceback. So is `through`,

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import zipfile
 from pathlib import Path
 
 import pytest
 
 from tests.command.test_tools import added, tool
+from tests.support.model_store import store_release
 
 AUTO = """\
 MODEL_FOR_CAUSAL_LM_MAPPING_NAMES = OrderedDict([("plain", "PlainForCausalLM"), ("other-name", "OtherForCausalLM"),
@@ -30,24 +29,18 @@ MODELS = {
 }
 
 
-def store_release(folder: Path, version: str, models: dict[str, str]) -> None:
-    path = folder / "transformers" / f"{version}.zip"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("release.json", json.dumps({"package": "transformers", "version": version}))
-        archive.writestr("transformers/models/auto/modeling_auto.py", AUTO)
-        archive.writestr("transformers/models/auto/configuration_auto.py", CONFIGURATIONS)
-        for name, text in models.items():
-            archive.writestr(f"transformers/models/{name}/modeling_{name}.py", text)
+def store_models(folder: Path, version: str, models: dict[str, str]) -> None:
+    files = {f"{name}/modeling_{name}.py": text for name, text in models.items()}
+    store_release(folder, version, AUTO, CONFIGURATIONS, files)
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
     """Return a store of three releases; in the last one `plain` was ported to sdpa."""
     ported = {**MODELS, "plain": "class PlainForCausalLM(PreTrainedModel):\n    _supports_sdpa = True\n"}
-    store_release(tmp_path / "store", "4.46.3", MODELS)
-    store_release(tmp_path / "store", "4.47.0", MODELS)
-    store_release(tmp_path / "store", "4.48.0", ported)
+    store_models(tmp_path / "store", "4.46.3", MODELS)
+    store_models(tmp_path / "store", "4.47.0", MODELS)
+    store_models(tmp_path / "store", "4.48.0", ported)
     return tmp_path / "store"
 
 

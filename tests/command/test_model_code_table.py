@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import zipfile
 from pathlib import Path
 
 import pytest
 
 from tests.command.test_tools import tool
+from tests.support.model_store import store_release
 
 AUTO = """\
 MODEL_FOR_CAUSAL_LM_MAPPING_NAMES = OrderedDict([("plain", "PlainForCausalLM"), ("moe", "MoeForCausalLM"),
@@ -65,22 +64,11 @@ FILES = {
 }
 
 
-def store_release(folder: Path, version: str) -> None:
-    path = folder / "transformers" / f"{version}.zip"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("release.json", json.dumps({"package": "transformers", "version": version}))
-        archive.writestr("transformers/models/auto/modeling_auto.py", AUTO)
-        archive.writestr("transformers/models/auto/configuration_auto.py", CONFIGURATIONS)
-        for name, text in FILES.items():
-            archive.writestr(f"transformers/models/{name}", text)
-
-
 @pytest.fixture
 def rows(tmp_path: Path) -> dict[str, str]:
     """Return the rows that the tool writes for four equal releases, by model type."""
     for version in ("4.46.3", "4.47.0", "4.51.0", "5.0.0"):
-        store_release(tmp_path / "store", version)
+        store_release(tmp_path / "store", version, AUTO, CONFIGURATIONS, FILES)
     table = tmp_path / "model_code.toml"
     table.write_text("# A comment that stays.\n")
     arguments = ("refresh_model_code.py", "--store", str(tmp_path / "store"), "--table", str(table))

@@ -19,7 +19,7 @@ from envcheck.rules import clause_algebra
 
 
 class SiblingFiles(NamedTuple):
-    """Files of a package that stand for values of a fact.
+    """Name the files of a package that stand for values of a fact.
 
     Attributes:
         key: the fact.
@@ -84,7 +84,7 @@ AXES = frozenset(
 
 
 class SiblingQuestion(NamedTuple):
-    """A check of a rule that names values of one or more of the facts."""
+    """Hold a check of a rule that names values of one or more of the facts."""
 
     rule: Rule
     check: ReadCheck

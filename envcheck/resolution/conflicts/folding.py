@@ -15,7 +15,7 @@ MOST_LINES = 7
 
 
 class ConflictLine(NamedTuple):
-    """One line of an explanation: its kind, what it is about, its text, and a short name for it.
+    """Hold one line of an explanation: its kind, what it is about, its text, and a short name for it.
 
     Lines of one kind about the same can be joined.
     """

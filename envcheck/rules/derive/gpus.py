@@ -72,7 +72,7 @@ def _plain_name(name: str) -> str:
 
 
 class _Code(NamedTuple):
-    """What torch releases, the installed torch and the installed packages have machine code for."""
+    """List what torch releases, the installed torch and the installed packages have machine code for."""
 
     releases: Sequence[tuple[str, tuple[str, ...]]]  # torch version, architectures of its default build
     packages: Mapping[str, tuple[str, ...]]  # package, architectures of its files

@@ -24,7 +24,7 @@ _LONGEST = 1 << 16
 
 
 class _Rules(NamedTuple):
-    """Content of a makefile: variables, and the needs and commands of each target."""
+    """Hold the content of a makefile: variables, and the needs and commands of each target."""
 
     variables: dict[str, str]
     needs: dict[str, list[str]]
