@@ -18,7 +18,6 @@ from envcheck.training_config.launch_scripts.syntax import (
     Text,
     Word,
 )
-from envcheck.training_config.launch_scripts.text_filters import filtered, printed
 from envcheck.training_config.launch_scripts.values import (
     NAME,
     WHOLE_NUMBER,
@@ -333,6 +332,8 @@ class Expander:
 
     def _filtered(self, commands: Sequence[Node], piece: Substitution, scope: Scope) -> Value | None:
         """Return what simple filters make of the text that `echo` prints; None if a filter is not known."""
+        from envcheck.training_config.launch_scripts.text_filters import filtered, printed
+
         given: str | None = None
         for number, command in enumerate(commands):
             if not isinstance(command, SimpleCommand) or command.redirects or not command.words:

@@ -12,7 +12,6 @@ from envcheck.core.facts import Tri
 from envcheck.training_config.launch_scripts import conditions
 from envcheck.training_config.launch_scripts.builtins import BUILTINS, FOLDER, Invocation
 from envcheck.training_config.launch_scripts.expansion import Expander
-from envcheck.training_config.launch_scripts.makefiles import MAKEFILES, make_script
 from envcheck.training_config.launch_scripts.parser import parse
 from envcheck.training_config.launch_scripts.syntax import (
     Node,
@@ -400,6 +399,8 @@ class SimpleCommands:
 
     def _make(self, fields: list[Value], scope: Scope, at: int) -> Tri | None:
         """Follow the commands of the targets that make is given; their offset is `at`."""
+        from envcheck.training_config.launch_scripts.makefiles import MAKEFILES, make_script
+
         words = [known_text(field) for field in fields[1:]]
         text = next(filter(None, map(self.session.beside, MAKEFILES)), None)
         if text is None or None in words or any(word.startswith("-") for word in words if word):

@@ -186,6 +186,11 @@ def test_a_name_that_the_program_defines_itself_is_no_mistake(tmp_path: Path, te
     assert errors(tmp_path, {"config.yaml": text}) == []
 
 
+def test_a_value_that_a_known_trainer_refuses_is_a_mistake(tmp_path: Path) -> None:
+    text = "stage: sft\nmodel_name_or_path: m\ndo_train: true\nfinetuning_type: lora\nbf16: maybe\n"
+    assert errors(tmp_path, {"config.yaml": text}) == ["bf16: expected true or false, found 'maybe'"]
+
+
 @pytest.mark.parametrize(
     ("switches", "adapter"),
     [
