@@ -13,7 +13,7 @@ from envcheck.core.findings import Finding, Judgement, Verdict, Waiting
 from envcheck.core.rules import Clause, Comparison, Rule, Severity, When
 from envcheck.core.training_facts import KEYS
 from envcheck.rules.clauses import evaluate, referenced_keys
-from envcheck.rules.derive import COMPONENTS
+from envcheck.rules.derive import KEYS as DERIVED
 from envcheck.rules.judge import evidence_of
 
 _NARROW = frozenset({"==", "<"})
@@ -182,7 +182,7 @@ def _share(clause: Clause, habits: Habits) -> float:
 
 
 def _value(key: str, text: str) -> Value:
-    declared = KEYS.get(key) or COMPONENTS.get(key)
+    declared = KEYS.get(key) or DERIVED.get(key)
     if declared is not None and declared.kind is Kind.FLAG:
         return text == "true"
     return int(text) if declared is not None and declared.kind is Kind.NUMBER else text

@@ -173,10 +173,54 @@ After `train.model_`, a key names the column of the table. A type that the relea
 
 MODEL_CODE_PREFIX = "train.model_"
 
+OPTIMIZER_MINIMUM = "train.optimizer_minimum_"
+
+OPTIMIZER = {
+    "train.optimizer_package": Key(
+        Kind.WORD,
+        "package that the Trainer, or the trainer named, imports for the optimizer; none if it imports none",
+        phrases={"none": "an optimizer of no further package", "*": "an optimizer of {}"},
+    ),
+    "train.optimizer_8bit": Key(
+        Kind.FLAG,
+        "whether the optimizer keeps its states in 8 bits, which its name says",
+        phrases={"true": "an 8-bit optimizer", "false": "no 8-bit optimizer"},
+    ),
+    "train.optimizer_layerwise": Key(
+        Kind.FLAG,
+        "whether the Trainer makes one optimizer for each layer, for one process and one batch a step",
+        phrases={"true": "a layer-wise optimizer"},
+    ),
+    "train.optimizer_unhandled": Key(
+        Kind.FLAG,
+        "whether the trainer named lists the optimizer, and has no code that makes it",
+        phrases={"true": "an optimizer that the trainer lists and cannot make"},
+    ),
+    "train.optimizer_first": Key(
+        Kind.VERSION,
+        "first transformers whose TrainingArguments take the optimizer's name; Absent if none does",
+    ),
+    "train.optimizer_gone": Key(
+        Kind.VERSION, "first transformers that has dropped the optimizer's name; Absent if none has"
+    ),
+    **{
+        f"{OPTIMIZER_MINIMUM}{package}": Key(
+            Kind.VERSION,
+            f"oldest {package} that the Trainer takes with the optimizer; Absent if it asks for none",
+        )
+        for package in ("accelerate", "bitsandbytes", "schedulefree", "torch", "torchao")
+    },
+}
+"""What making the optimizer by its name needs (compat/tables/optimizers.toml).
+
+A name that no release of transformers lists, and no table of its trainer, needs no package.
+"""
+
 KEYS = {
     **COMPONENTS,
     **IMPORTS,
     **MODEL_CODE,
+    **OPTIMIZER,
     "cuda.runtime": Key(Kind.VERSION, "CUDA the installed torch was built with; Absent for a CPU build"),
     "cuda.minimum_driver": Key(Kind.VERSION, "oldest Linux driver of that CUDA's major family"),
     "cuda.full_driver": Key(Kind.VERSION, "driver that ships with that CUDA: from it on nothing is limited"),
@@ -317,6 +361,7 @@ FOLLOWS_FROM: Mapping[str, tuple[str, ...]] = {
     "train.attention_refused": ("train.model_type", "train.attention", "pkg.transformers"),
     "train.attention_accepted": ("train.model_type", "pkg.transformers"),
     **dict.fromkeys(MODEL_CODE, ("train.model_type", "pkg.transformers")),
+    **dict.fromkeys(OPTIMIZER, ("train.optimizer", "pkg.transformers")),
 }
 """The inputs of each derived fact that a proposed change may set.
 

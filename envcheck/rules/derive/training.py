@@ -11,6 +11,7 @@ from envcheck.core.tables import Tables
 from envcheck.rules.clauses import evaluate
 from envcheck.rules.derive.inputs import is_not_given, missing_input, text_of, with_derived
 from envcheck.rules.derive.keys import BATCH_KEYS, COMPONENTS, IMPORTS, MODEL_CODE, MODEL_CODE_PREFIX
+from envcheck.rules.derive.optimizers import derive_optimizer
 
 
 def derive_training(inventory: Inventory, matrix: Matrix) -> Inventory:
@@ -27,6 +28,7 @@ def derive_training(inventory: Inventory, matrix: Matrix) -> Inventory:
         inventory = with_derived(
             inventory, (Fact(key, Absent(), trainer.source) for key in (*COMPONENTS, *IMPORTS))
         )
+    inventory = with_derived(inventory, derive_optimizer(inventory, matrix.tables))
     inventory = _with_defaults(inventory, matrix)
     first, install = _first_transformers(inventory, matrix.tables)
     refused, accepted = _attention(inventory, matrix.tables)

@@ -9,7 +9,7 @@ from typing import Any
 from envcheck.commands import examine
 from envcheck.core.facts import Kind
 from envcheck.core.training_facts import KEYS
-from envcheck.rules.derive import COMPONENTS
+from envcheck.rules.derive import KEYS as DERIVED
 from tests.support.running import envcheck
 
 STACK = {
@@ -97,7 +97,7 @@ def test_only_what_another_release_or_package_avoids_is_listed_unless_asked(tmp_
 
 def test_habits_are_shares_of_values_that_the_facts_have() -> None:
     habits = examine.knowledge().tables.habits
-    declared = {**KEYS, **COMPONENTS}
+    declared = {**KEYS, **DERIVED}
     assert habits.keys() <= declared.keys()
     for key, shares in habits.items():
         assert sum(shares.values()) <= 1.02, key  # each share is rounded

@@ -518,3 +518,42 @@ def test_without_the_release_only_what_every_release_does_is_known() -> None:
     assert reading('train = { model_type = "qwen2_5_vl" }', "train.model_conv3d") == Known(True)
     later = reading('train = { model_type = "emu3" }', "train.model_takes_loss_keywords")
     assert isinstance(later, Unknown)
+
+
+# --- what making an optimizer needs -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "key", "expected"),
+    [
+        ("paged_adamw_8bit", "train.optimizer_package", Known("bitsandbytes")),
+        ("adamw_torch", "train.optimizer_package", Known("none")),
+        ("one_of_its_own", "train.optimizer_package", Known("none")),
+        ("paged_adamw_8bit", "train.optimizer_8bit", Known(value=True)),
+        ("galore_adamw_layerwise", "train.optimizer_layerwise", Known(value=True)),
+        ("stable_adamw", "train.optimizer_first", Known("4.54.0")),
+        ("one_of_its_own", "train.optimizer_first", Absent()),
+        ("adamw_hf", "train.optimizer_gone", Known("4.50.0")),
+        ("adamw_torch", "train.optimizer_gone", Absent()),
+        ("ademamix", "train.optimizer_minimum_bitsandbytes", Known("0.44.0")),
+        ("ademamix", "train.optimizer_minimum_torch", Absent()),
+    ],
+)
+def test_what_an_optimizer_needs_is_looked_up_by_its_name(
+    optimizer: str, key: str, expected: Reading
+) -> None:
+    world = f'pkg = {{ transformers = "4.57.1" }}\ntrain = {{ optimizer = "{optimizer}" }}'
+    assert reading(world, key) == expected
+
+
+def test_a_least_version_is_that_of_the_release() -> None:
+    world = 'pkg = {{ transformers = "{}" }}\ntrain = {{ optimizer = "ademamix" }}'
+    assert reading(world.format("5.0.0"), "train.optimizer_minimum_bitsandbytes") == Absent()
+    assert isinstance(
+        reading('train = { optimizer = "ademamix" }', "train.optimizer_minimum_bitsandbytes"), Unknown
+    )
+
+
+def test_deepspeed_cannot_name_an_optimizer_of_another_package() -> None:
+    world = 'train = { trainer = "transformers", parallel = "deepspeed", optimizer = "lion_8bit" }'
+    assert reading(world, "train.deepspeed_optimizer") == Known(value=False)
