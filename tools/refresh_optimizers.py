@@ -30,6 +30,12 @@ from envcheck.commands.harvest.store import ReleaseStore
 
 FILES = ("transformers/training_args.py", "transformers/trainer.py", "transformers/trainer_optimizer.py")
 
+AXOLOTL_FILES = (
+    "axolotl/utils/schemas/enums.py",
+    "axolotl/core/trainer_builder.py",
+    "axolotl/core/builders/base.py",
+)
+
 DISTRIBUTIONS = {"optimi": "torch-optimi", "adam_mini": "adam-mini", "q_galore_torch": "q-galore-torch"}
 """Distributions that have another name than the module that is imported."""
 
@@ -66,6 +72,9 @@ class OptimizerCode:
             for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
             if isinstance(target, ast.Name)
         }
+        branches = [node for node in nodes if isinstance(node, ast.If)]
+        further = {id(node.orelse[0]) for node in branches if node.orelse}
+        self._branches = [node for node in branches if id(node) not in further]  # `elif` belongs to its `if`
         enums = [node for node in nodes if isinstance(node, ast.ClassDef)]
         self._enums = {node.name: dict(_members(node)) for node in enums}
 
@@ -73,14 +82,18 @@ class OptimizerCode:
         """Return the values of an enumeration by their member; empty if the release has none."""
         return self._enums.get(enum, {})
 
-    def needs(self, member: str, value: str, maker: str, checker: str = "") -> Needs:
+    def needs(self, member: str, value: str, maker: str = "", checker: str = "") -> Needs:
         """Return what an optimizer needs in the function that makes it, and in those that it calls.
 
-        Of the function `checker`, only the branches that ask for this optimizer are read.
+        Of the function `checker`, only the branches that ask for this optimizer are read. Without a maker,
+        every branch of the modules is one that asks for optimizers by their names.
         """
         walk = _Walk(self, member, value)
-        walk.function(maker)
-        walk.checks(checker)
+        if maker:
+            walk.function(maker)
+            walk.checks(checker)
+        else:
+            walk.branches(self._branches)
         packages = sorted({DISTRIBUTIONS.get(each, each.replace("_", "-")) for each in walk.modules})
         if len(packages) > 1:
             raise ValueError(f"{value}: expected one package, found {', '.join(packages)}")
@@ -142,6 +155,12 @@ class _Walk:
         for statement in found.body if found is not None else ():
             if isinstance(statement, ast.If) and self._asks_for_this(statement.test):
                 self.statements(statement.body)
+
+    def branches(self, found: Iterable[ast.If]) -> None:
+        """Walk through the branches that ask for optimizers by name, wherever they stand."""
+        for branch in found:
+            if self.decide(branch.test) is not None:
+                self._branch(branch)
 
     def _asks_for_this(self, test: ast.expr) -> bool:
         parts = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
@@ -339,6 +358,19 @@ def of_transformers(store: ReleaseStore) -> tuple[Found, list[str]]:
     return found, releases
 
 
+def of_axolotl(store: ReleaseStore) -> tuple[Found, list[str]]:
+    """Read the optimizers that axolotl adds, from 0.8.0 on, which lists them in one place."""
+    found: Found = defaultdict(dict)
+    releases = []
+    for version in _final(store, "axolotl"):
+        code = _code(store, "axolotl", version, AXOLOTL_FILES)
+        if added := code.names("CustomSupportedOptimizers"):
+            releases.append(version)
+        for member, value in added.items():
+            found[value][version] = code.needs(member, value)
+    return found, releases
+
+
 def _final(store: ReleaseStore, package: str) -> list[str]:
     return [each for each in store.versions(package) if not Version(each).is_prerelease]
 
@@ -401,7 +433,7 @@ def main(arguments: Sequence[str]) -> int:
     store = ReleaseStore(options.store)
     before = options.table.read_text("utf-8") if options.table.exists() else ""
     found, releases = of_transformers(store)
-    lines = [*rows(found, releases)]
+    lines = [*rows(found, releases), *rows(*of_axolotl(store), trainer="axolotl")]
     floors = ["]", "", "optimizer_floor = [", *floor_rows(found, releases)]
     after = refreshed(before, "optimizer_code", [*lines, *floors])
     return propose(options.table, before, after, write=options.write)

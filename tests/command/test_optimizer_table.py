@@ -89,13 +89,32 @@ class Trainer:
 """
 
 
-def _store(folder: Path, version: str, **files: str) -> None:
-    path = folder / "transformers" / f"{version}.zip"
+ENUM = """\
+class CustomSupportedOptimizers(str, Enum):
+    optimi_adamw = "optimi_adamw"
+    ao_adamw_4bit = "ao_adamw_4bit"
+"""
+BUILDER = """\
+class Builder:
+    def build(self):
+        if self.cfg.deepspeed:
+            import deepspeed
+        if self.cfg.optimizer == "optimi_adamw":
+            from optimi import AdamW
+        elif self.cfg.optimizer == "muon":
+            from muon import Muon
+        else:
+            raise ValueError
+"""
+
+
+def _store(folder: Path, version: str, package: str = "transformers", **files: str) -> None:
+    path = folder / package / f"{version}.zip"
     path.parent.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("release.json", json.dumps({"package": "transformers", "version": version}))
+        archive.writestr("release.json", json.dumps({"package": package, "version": version}))
         for name, text in files.items():
-            archive.writestr(f"transformers/{name}.py", text)
+            archive.writestr(f"{package}/{name.replace('__', '/')}.py", text)
 
 
 @pytest.fixture
@@ -104,6 +123,8 @@ def lines(tmp_path: Path) -> list[str]:
     _store(tmp_path / "store", "4.57.0", training_args=ARGUMENTS, trainer=BRANCHES)
     later = ARGUMENTS.replace('    AO = "adamw_torch_8bit"\n', "").partition("\nclass TrainingArguments")[0]
     _store(tmp_path / "store", "5.2.0", training_args=later, trainer=DISPATCH, trainer_optimizer=HANDLERS)
+    builder = {"utils__schemas__enums": ENUM, "core__builders__base": BUILDER}
+    _store(tmp_path / "store", "0.12.0", "axolotl", **builder)
     table = tmp_path / "optimizers.toml"
     table.write_text("# A comment that stays.\n")
     arguments = ("refresh_optimizers.py", "--store", str(tmp_path / "store"), "--table", str(table))
@@ -154,3 +175,11 @@ def test_only_versions_below_which_it_raises_are_floors(lines: list[str]) -> Non
 def test_a_name_without_code_is_told(lines: list[str]) -> None:
     assert 'unhandled = [">=5.2.0"]' in _row(lines, "galore_adamw_layerwise")
     assert "unhandled" not in _row(lines, "schedule_free_sgd")
+
+
+def test_the_names_of_a_trainer_are_read_from_the_branches_that_ask_for_them(lines: list[str]) -> None:
+    own = [line for line in lines if 'trainer = "axolotl"' in line]
+    assert own == [
+        '{ name = "ao_adamw_4bit", trainer = "axolotl", known = [">=0.12.0"], unhandled = [">=0.12.0"] },',
+        '{ name = "optimi_adamw", trainer = "axolotl", known = [">=0.12.0"], package = "torch-optimi" },',
+    ]

@@ -361,7 +361,7 @@ FOLLOWS_FROM: Mapping[str, tuple[str, ...]] = {
     "train.attention_refused": ("train.model_type", "train.attention", "pkg.transformers"),
     "train.attention_accepted": ("train.model_type", "pkg.transformers"),
     **dict.fromkeys(MODEL_CODE, ("train.model_type", "pkg.transformers")),
-    **dict.fromkeys(OPTIMIZER, ("train.optimizer", "pkg.transformers")),
+    **dict.fromkeys(OPTIMIZER, ("train.optimizer", "pkg.transformers", "pkg.axolotl")),
 }
 """The inputs of each derived fact that a proposed change may set.
 

@@ -554,6 +554,18 @@ def test_a_least_version_is_that_of_the_release() -> None:
     )
 
 
+def test_a_trainer_has_optimizers_of_its_own() -> None:
+    world = (
+        'pkg = {{ transformers = "4.57.1", axolotl = "{}" }}\n'
+        'train = {{ trainer = "axolotl", optimizer = "ao_adamw_8bit" }}'
+    )
+    assert reading(world.format("0.12.0"), "train.optimizer_unhandled") == Known(value=True)
+    assert reading(world.format("0.11.0"), "train.optimizer_unhandled") == Known(value=False)
+    other = 'train = { trainer = "transformers", optimizer = "ao_adamw_8bit" }'
+    assert reading(other, "train.optimizer_package") == Known("none")
+    assert reading(other, "train.optimizer_unhandled") == Known(value=False)
+
+
 def test_deepspeed_cannot_name_an_optimizer_of_another_package() -> None:
     world = 'train = { trainer = "transformers", parallel = "deepspeed", optimizer = "lion_8bit" }'
     assert reading(world, "train.deepspeed_optimizer") == Known(value=False)
