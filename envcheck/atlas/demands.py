@@ -221,8 +221,8 @@ class EntryWalk:
                 yield Demand(_demanded(use), self.entry.action, all_of(whole), place)
 
     def _follow(self, use: Use, target: str, conditions: frozenset[Condition]) -> None:
-        if use.kind is UseKind.ATTRIBUTE:
-            return
+        if use.kind in (UseKind.ATTRIBUTE, UseKind.MEMBER):
+            return  # what a module of a MEMBER imports may be missing too
         self._push(target, conditions)
         if use.kind is UseKind.FROM and use.name != "*":
             self._take(target, use.name, conditions)
@@ -246,7 +246,7 @@ def _demanded(use: Use) -> Demanded:
     if use.kind is UseKind.ATTRIBUTE:
         module, _, name = use.module.rpartition(".")
         return Demanded(DemandKind.ATTRIBUTE, module, name)
-    if use.kind is UseKind.FROM and use.name != "*":
+    if use.kind in (UseKind.FROM, UseKind.MEMBER) and use.name != "*":
         return Demanded(DemandKind.NAME, use.module, use.name)
     return Demanded(DemandKind.MODULE, use.module)
 

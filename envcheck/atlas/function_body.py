@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 from envcheck.atlas.code_summary import (
@@ -16,11 +16,9 @@ from envcheck.atlas.code_summary import (
     if_given,
 )
 from envcheck.atlas.summary import Guards, ImportOrigin
-from envcheck.atlas.syntax import caught_names, dotted, ends_in_raise
+from envcheck.atlas.syntax import ErrorType, catches, dotted, ends_in_raise, expected, suppressed
 
-_CATCH_TYPE_ERRORS = frozenset({"TypeError", "Exception", "BaseException"})
-_CATCH_IMPORT_ERRORS = frozenset({"ImportError", "ModuleNotFoundError", "Exception", "BaseException"})
-_CATCH_ATTRIBUTE_ERRORS = frozenset({"AttributeError", "Exception", "BaseException"})
+_ERRORS: tuple[ErrorType, ...] = (TypeError, ModuleNotFoundError, ImportError, AttributeError)
 _TABLE_METHODS = ("to_dict", "asdict")
 _DEFERRED = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda
 _ENDS = (ast.Return, ast.Raise, ast.Continue, ast.Break)
@@ -35,7 +33,7 @@ class _Spot:
         guards: the tests around it.
         looped: whether the statement is in a loop.
         caught: whether a `try` around it catches TypeError.
-        optional: whether a `try` around it catches ImportError.
+        optional: whether a `try` around it catches that a module or a name in it is missing.
         absent: whether a `try` around it catches AttributeError.
 
     """
@@ -48,6 +46,14 @@ class _Spot:
 
     def under(self, *guards: str) -> _Spot:
         return replace(self, guards=(*self.guards, *(each for each in guards if each not in self.guards)))
+
+    def expecting(self, errors: Collection[ErrorType]) -> _Spot:
+        return replace(
+            self,
+            caught=self.caught or TypeError in errors,
+            optional=self.optional or ModuleNotFoundError in errors or ImportError in errors,
+            absent=self.absent or AttributeError in errors,
+        )
 
 
 @dataclass(frozen=True)
@@ -150,19 +156,11 @@ class FunctionReader:
 
     def _read_try(self, node: ast.Try, spot: _Spot) -> _Spot:
         lenient = [each for each in node.handlers if not ends_in_raise(each.body)]
-        caught = any(_CATCH_TYPE_ERRORS & caught_names(each) for each in lenient)
-        optional = any(_CATCH_IMPORT_ERRORS & caught_names(each) for each in lenient)
-        absent = any(_CATCH_ATTRIBUTE_ERRORS & caught_names(each) for each in lenient)
-        tried = replace(
-            spot,
-            caught=spot.caught or caught,
-            optional=spot.optional or optional,
-            absent=spot.absent or absent,
-        )
-        self._block(node.body, tried)
+        caught = expected(node.handlers, _ERRORS)
+        self._block(node.body, spot.expecting(caught))
         for each in node.handlers:
             self._block(each.body, spot.under(UNREADABLE_TEST))
-        self._block(node.orelse, spot.under(UNREADABLE_TEST) if caught else spot)
+        self._block(node.orelse, spot.under(UNREADABLE_TEST) if TypeError in caught else spot)
         self._block(node.finalbody, spot)
         returned = _ends(node.body) or any(_ends(each.body) for each in lenient)
         return spot.under(UNREADABLE_TEST) if returned else spot
@@ -170,17 +168,9 @@ class FunctionReader:
     def _read_with(self, node: ast.With, spot: _Spot) -> _Spot:
         for item in node.items:
             self._expression(item.context_expr, spot)
-        suppressed = {
-            (dotted(argument) or "").rsplit(".", 1)[-1]
-            for item in node.items
-            if isinstance(item.context_expr, ast.Call)
-            and (dotted(item.context_expr.func) or "").endswith("suppress")
-            for argument in item.context_expr.args
-        }
-        caught = spot.caught or bool(suppressed & _CATCH_TYPE_ERRORS)
-        optional = spot.optional or bool(suppressed & _CATCH_IMPORT_ERRORS)
-        absent = spot.absent or bool(suppressed & _CATCH_ATTRIBUTE_ERRORS)
-        self._block(node.body, replace(spot, caught=caught, optional=optional, absent=absent))
+        named = suppressed(node)
+        caught = {error for error in _ERRORS if any(catches(each, error) for each in named)}
+        self._block(node.body, spot.expecting(caught))
         return spot.under("False") if _ends(node.body) else spot
 
     def _read_for(self, node: ast.For | ast.While, spot: _Spot) -> _Spot:

@@ -23,6 +23,7 @@ from envcheck.atlas.conditions import (
     NEVER,
     PYTHON,
     UNREADABLE,
+    AllOf,
     Compared,
     Condition,
     HasName,
@@ -61,6 +62,7 @@ from envcheck.atlas.symbols import (
     texts,
     truth,
 )
+from envcheck.atlas.syntax import catcher
 
 _FUEL = 6000
 """The most statements and expressions to evaluate for one guard; a guard that needs more is unreadable."""
@@ -100,6 +102,9 @@ class _Falls:
 class _Raises:
     """Outcome of a block that raised; a module that raises is not imported."""
 
+
+_RAISED: SymbolValue = (OPAQUE,)
+"""An error that a handler has caught: it is true, not None, and what it holds is not known."""
 
 _FALLS = _Falls()
 _RAISES = _Raises()
@@ -246,8 +251,11 @@ class GuardReader:
         self, statement: ast.If | ast.Try, rest: Sequence[ast.stmt], names: Names, module: str
     ) -> _Outcome:
         """Execute an `if` or a `try` both ways, and the rest of the block on a way that does not return."""
-        split = self._if(statement, names, module) if isinstance(statement, ast.If) else None
-        test, (one, one_names), (other, other_names) = split or self._try(statement, names, module)
+        test, (one, one_names), (other, other_names) = (
+            self._if(statement, names, module)
+            if isinstance(statement, ast.If)
+            else self._try(statement, names, module)
+        )
         if test in (ALWAYS, NEVER):
             outcome, bound = (one, one_names) if test == ALWAYS else (other, other_names)
             names.update(bound)
@@ -274,14 +282,29 @@ class GuardReader:
         otherwise = self._run(statement.orelse, other, module) if test != ALWAYS else _FALLS
         return test, (then, one), (otherwise, other)
 
-    def _try(self, statement: ast.If | ast.Try, names: Names, module: str) -> tuple[Condition, _Way, _Way]:
-        """Execute a `try`; its body succeeds if everything that it looks up is installed."""
+    def _try(self, statement: ast.Try, names: Names, module: str) -> tuple[Condition, _Way, _Way]:
+        """Execute a `try`; its body succeeds if everything that it looks up is installed.
+
+        If no handler is for a missing module, such as `except RuntimeError`, the program needs what is looked
+        up: it ends here without it.
+        """
         one, other = dict(names), dict(names)
         outer, self._needs = self._needs, []
         then = self._run((*statement.body, *statement.orelse), one, module)
         test, self._needs = all_of(self._needs), outer
-        handlers = statement.handlers if isinstance(statement, ast.Try) else []
-        otherwise = self._run(handlers[0].body, other, module) if handlers and test != ALWAYS else _FALLS
+        handlers = statement.handlers
+        handler = catcher(handlers, ModuleNotFoundError, derived=True)
+        if handler is None and catcher(handlers, AttributeError) is None and not _has_unread(test):
+            self._needs.append(test)
+            return ALWAYS, (then, one), (_FALLS, other)
+        test = test if handler else all_of((test, UNREADABLE))
+        handler = handler or next(iter(handlers), None)
+        if handler is None or test == ALWAYS:
+            return test, (then, one), (_FALLS, other)
+        if handler.name:
+            other[handler.name] = _RAISED
+        otherwise = self._run(handler.body, other, module)
+        other.pop(handler.name or "", None)
         return test, (then, one), (otherwise, other)
 
     def _run_return(self, statement: ast.Return, names: Names, module: str) -> _Outcome:
@@ -302,8 +325,11 @@ class GuardReader:
         return _FALLS
 
     def _run_expr(self, statement: ast.Expr, names: Names, module: str) -> _Outcome:
-        if self._value(statement.value, names, module) == OPAQUE and not _harmless(statement.value):
+        value = self._value(statement.value, names, module)
+        if value == OPAQUE and not _harmless(statement.value):
             self._needs.append(UNREADABLE)
+        if isinstance(value, PathOf) and isinstance(statement.value, ast.Attribute):
+            self._need(value.path)
         return _FALLS
 
     def _run_functiondef(self, statement: ast.FunctionDef, names: Names, module: str) -> _Outcome:
@@ -593,6 +619,11 @@ def _parsed(guard: str) -> ast.expr:
 @lru_cache(maxsize=1024)
 def _script(source: str) -> tuple[ast.stmt, ...]:
     return tuple(ast.parse(source).body)
+
+
+def _has_unread(condition: Condition) -> bool:
+    parts = condition.of if isinstance(condition, AllOf) else (condition,)
+    return UNREADABLE in parts
 
 
 def _harmless(node: ast.expr) -> bool:

@@ -30,7 +30,16 @@ from envcheck.atlas.summary import (
     Use,
     UseKind,
 )
-from envcheck.atlas.syntax import caught_names, dotted, ends_in_raise, is_type_checking, only_a_refusal
+from envcheck.atlas.syntax import (
+    ErrorType,
+    catches,
+    dotted,
+    ends_in_raise,
+    expected,
+    is_type_checking,
+    only_a_refusal,
+    suppressed,
+)
 
 OFFERS = "__offers__"
 """The guard `__offers__('torch._six.inf')` is true where that import succeeds."""
@@ -39,9 +48,9 @@ UNREADABLE_GUARD = "__unreadable__"
 ANNOTATIONS_RUN = "sys.version_info < (3, 14)"
 """From Python 3.14 on annotations are evaluated when somebody asks for them."""
 
-_CATCH_IMPORTS = {"ImportError", "ModuleNotFoundError", "Exception", "BaseException"}
-_CATCH_ATTRIBUTES = {"AttributeError", "Exception", "BaseException"}
-_CATCH_REGISTRATIONS = {"ValueError", "Exception", "BaseException"}
+_ERRORS: tuple[ErrorType, ...] = (ModuleNotFoundError, ImportError, AttributeError, ValueError)
+"""What fails on import: a module, a name in it or an attribute is missing, or a registration is refused."""
+
 _REGISTERING = re.compile(r"(?:.*\.)?(?:Auto[A-Z]\w*|[A-Z]\w*_MAPPING)\.register")
 _KEY_NAMES = ("model_type", "config_class", "key")
 _LONGEST_RAISE = 160
@@ -85,14 +94,14 @@ class _Place:
         guards: the tests around it.
         top: it stands in the module, not in a class.
         typing: it stands under `if TYPE_CHECKING`, so it never runs.
-        caught: names of the exceptions that a `try` around it catches.
+        caught: those of `_ERRORS` that a `try` around it expects.
 
     """
 
     guards: Guards = ()
     top: bool = True
     typing: bool = False
-    caught: frozenset[str] = frozenset()
+    caught: frozenset[ErrorType] = frozenset()
 
     def under(self, *guards: str) -> _Place:
         return replace(self, guards=(*self.guards, *(each for each in guards if each not in self.guards)))
@@ -199,9 +208,9 @@ class _FileReader:
     def use(
         self, kind: UseKind, node: ast.AST, place: _Place, module: str, name: str = "", level: int = 0
     ) -> None:
-        catchers = _CATCH_ATTRIBUTES if kind is UseKind.ATTRIBUTE else _CATCH_IMPORTS
-        if not place.typing and not catchers & place.caught:
-            self.uses.append(Use(kind, level, module, name, place.guards, getattr(node, "lineno", 0)))
+        left = _unexpected(kind, place.caught)
+        if not place.typing and left is not None:
+            self.uses.append(Use(left, level, module, name, place.guards, getattr(node, "lineno", 0)))
 
     def read_import(self, node: ast.Import, place: _Place) -> set[str]:
         bound: set[str] = set()
@@ -255,11 +264,14 @@ class _FileReader:
             body: set[str] = set()
             fails, succeeds = refused, f"not ({refused})"
         else:
-            caught = frozenset(name for each in lenient for name in caught_names(each))
-            succeeds = _import_test(node.body) if caught & _CATCH_IMPORTS else UNREADABLE_GUARD
+            caught = expected(node.handlers, _ERRORS)
+            succeeds = _import_test(node.body, caught)
             fails = f"not ({succeeds})" if succeeds != UNREADABLE_GUARD else UNREADABLE_GUARD
             inner = replace(place, caught=place.caught | caught)
-            body = self.block(node.body, inner.under(succeeds) if lenient else inner)
+            # An import that no handler expects to fail is reached for sure if nothing precedes it.
+            sure = 0 if caught & {ModuleNotFoundError, ImportError} else _leading_imports(node.body)
+            body = self.block(node.body[:sure], inner)
+            body |= self.block(node.body[sure:], inner.under(succeeds) if lenient else inner)
         after = place.under(succeeds) if lenient else place
         body |= self.block(node.orelse, after)
         handled = [self.block(each.body, place.under(fails)) for each in lenient]
@@ -275,10 +287,9 @@ class _FileReader:
         for item in node.items:
             self.expression(item.context_expr, place)
             bound |= self.targets(item.optional_vars, place)
-            call = item.context_expr
-            if isinstance(call, ast.Call) and (dotted(call.func) or "").endswith("suppress"):
-                names = frozenset((dotted(each) or "").rsplit(".", 1)[-1] for each in call.args)
-                place = replace(place.under(UNREADABLE_GUARD), caught=place.caught | names)
+        if named := suppressed(node):
+            caught = {error for error in _ERRORS if any(catches(each, error) for each in named)}
+            place = replace(place.under(UNREADABLE_GUARD), caught=place.caught | caught)
         return bound | self.block(node.body, place)
 
     def read_for(self, node: ast.For, place: _Place) -> set[str]:
@@ -397,7 +408,7 @@ class _FileReader:
 
     def record_registration(self, call: ast.Call, function: str, place: _Place) -> None:
         """Record `AutoConfig.register(...)`, unless it allows or expects that the name is taken."""
-        if not _REGISTERING.fullmatch(function) or place.caught & _CATCH_REGISTRATIONS:
+        if not _REGISTERING.fullmatch(function) or ValueError in place.caught:
             return
         allows = [*call.args[2:], *(each.value for each in call.keywords if each.arg == "exist_ok")]
         if any(not isinstance(each, ast.Constant) or each.value is True for each in allows):
@@ -484,7 +495,7 @@ class _FileReader:
     def note_call(self, call: ast.Call, place: _Place) -> None:
         """Note a function that is called by its name, unless it is expected to fail."""
         name = dotted(call.func)
-        if name and not place.typing and not (_CATCH_IMPORTS | _CATCH_ATTRIBUTES) & place.caught:
+        if name and not place.typing and not place.caught - {ValueError}:
             self.called.setdefault((name, place.guards), ModuleCall(name, place.guards, call.lineno))
 
     def operands(self, value: ast.BoolOp, place: _Place) -> None:
@@ -515,15 +526,49 @@ def _evaluated_children(value: ast.expr) -> Iterator[ast.expr]:
                 pass
 
 
-def _import_test(body: Sequence[ast.stmt]) -> str:
-    """Return a guard that is true where the imports of a `try` succeed; unreadable if there is more in it."""
-    paths: list[str] = []
+def _unexpected(kind: UseKind, caught: frozenset[ErrorType]) -> UseKind | None:
+    """Return what of a use fails without being expected; None if nothing does.
+
+    `except ModuleNotFoundError` around `from a import b` lets the failure for want of `b` pass.
+    """
+    if kind is UseKind.ATTRIBUTE:
+        return None if AttributeError in caught else kind
+    if kind is UseKind.IMPORT or ImportError in caught:
+        return None if ModuleNotFoundError in caught else UseKind.IMPORT
+    return UseKind.MEMBER if ModuleNotFoundError in caught else kind
+
+
+def _leading_imports(body: Sequence[ast.stmt]) -> int:
+    """Return the number of statements up to the first import of another package; 0 after anything else."""
+    for place, statement in enumerate(body):
+        match statement:
+            case ast.Import(names=[ast.alias(name=name), *_]) | ast.ImportFrom(module=str(name), level=0):
+                if name.split(".")[0] not in sys.stdlib_module_names:
+                    return place + 1
+            case _:
+                return 0
+    return 0
+
+
+def _import_test(body: Sequence[ast.stmt], caught: frozenset[ErrorType]) -> str:
+    """Return a guard that is true where the imports of a `try` succeed; unreadable if there is more in it.
+
+    If only missing modules are caught, it is true where the modules exist: a missing name ends the program.
+    """
+    if ModuleNotFoundError not in caught:
+        return UNREADABLE_GUARD
+    names = ImportError in caught
+    paths: dict[str, None] = {}
     for statement in body:
         match statement:
             case ast.Import():
-                paths += [alias.name for alias in statement.names]
+                paths |= dict.fromkeys(alias.name for alias in statement.names)
+            case ast.ImportFrom(module=str(module), level=0) if names:
+                paths |= dict.fromkeys(
+                    f"{module}.{alias.name}" for alias in statement.names if alias.name != "*"
+                )
             case ast.ImportFrom(module=str(module), level=0):
-                paths += [f"{module}.{alias.name}" for alias in statement.names if alias.name != "*"]
+                paths[module] = None
             case ast.Assign(value=ast.Constant() | ast.Name()):
                 continue
             case _:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeAlias
 
-FORMAT = 3
+FORMAT = 4
 """Raise this when the meaning of a summary changes: digests of the old form then match no longer."""
 
 Guards: TypeAlias = tuple[str, ...]
@@ -23,6 +23,8 @@ class UseKind(StrEnum):
 
     IMPORT = "import"
     FROM = "from"
+    MEMBER = "member"
+    """As FROM, where only the module may be missing: a `try` around it expects that."""
     ATTRIBUTE = "attribute"
 
 
@@ -31,10 +33,10 @@ class Use:
     """One import, or one dotted name that is read, while the file is imported.
 
     Attributes:
-        kind: `import a.b`, `from a.b import name`, or the attribute `a.b.name`.
+        kind: `import a.b`, `from a.b import name` (FROM or MEMBER), or the attribute `a.b.name`.
         level: leading dots of a relative import; 0 for an absolute one.
         module: the dotted module; for an attribute the whole chain, beginning with its root's module.
-        name: the imported name; `*` for all; empty unless the kind is FROM.
+        name: the imported name; `*` for all; empty unless the kind is FROM or MEMBER.
         guards: the tests that are true when the line runs.
         line: counted from 1.
 

@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+import builtins
+import re
+from collections.abc import Iterable, Sequence
+
+ErrorType = type[Exception]
+
+_CLASS_NAME = re.compile(r"_*[A-Z]\w*[a-z]\w*")
+"""The name of one class; a tuple of classes is named in capitals alone, or begins with a small letter."""
 
 
 def dotted(node: ast.AST) -> str | None:
@@ -35,9 +42,44 @@ def only_a_refusal(body: Sequence[ast.stmt]) -> str | None:
     return None
 
 
-def caught_names(handler: ast.ExceptHandler) -> set[str]:
-    """Return the names of the exceptions that a handler catches."""
-    if handler.type is None:
-        return {"BaseException"}
-    types = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
-    return {(dotted(each) or "").rsplit(".", 1)[-1] for each in types}
+def catches(named: ast.expr | None, error: ErrorType, *, derived: bool = False) -> bool:
+    """Return whether `except NAMED` catches an error of exactly this class of Python's own.
+
+    A missing name is an ImportError, which `except ModuleNotFoundError` lets pass; a class that is not
+    Python's own is no base of its errors. With `derived`, the error may be of a class that is derived from
+    this one, as PackageNotFoundError is, and such a class counts. A name that may stand for several classes,
+    `except _ERRORS`, counts always.
+    """
+    if named is None:
+        return True
+    if isinstance(named, ast.Tuple):
+        return any(catches(each, error, derived=derived) for each in named.elts)
+    name = (dotted(named) or "").rsplit(".", 1)[-1]
+    known = getattr(builtins, name, None)
+    if isinstance(known, type):
+        return issubclass(error, known)
+    return derived or not _CLASS_NAME.fullmatch(name)
+
+
+def catcher(
+    handlers: Iterable[ast.ExceptHandler], error: ErrorType, *, derived: bool = False
+) -> ast.ExceptHandler | None:
+    """Return the handler to which an error goes: the first one that catches it, as `catches` says."""
+    return next((each for each in handlers if catches(each.type, error, derived=derived)), None)
+
+
+def expected(handlers: Sequence[ast.ExceptHandler], errors: Iterable[ErrorType]) -> frozenset[ErrorType]:
+    """Return those errors whose handler does not end in a `raise`, so that the code goes on."""
+    found = ((error, catcher(handlers, error)) for error in errors)
+    return frozenset(error for error, each in found if each is not None and not ends_in_raise(each.body))
+
+
+def suppressed(node: ast.With) -> list[ast.expr]:
+    """Return the classes of errors that `with contextlib.suppress(...)` swallows."""
+    return [
+        argument
+        for item in node.items
+        if isinstance(item.context_expr, ast.Call)
+        and (dotted(item.context_expr.func) or "").endswith("suppress")
+        for argument in item.context_expr.args
+    ]

@@ -299,3 +299,28 @@ def test_of_two_trainer_classes_neither_stands_for_the_other() -> None:
     }
     gaps = find_missing_names(reader("trl", {"1.0": lazy}), TRANSFORMERS)
     assert [gap.entry for gap in gaps] == ["from trl import SFTTrainer", "from trl import DPOTrainer"]
+
+
+def test_a_handler_for_missing_modules_lets_a_missing_name_pass() -> None:
+    caught = (
+        "try:\n    from transformers.{module} import {name}\nexcept ModuleNotFoundError:\n    {name} = None\n"
+    )
+    hybrid = {"peft/": caught.format(module="cache_utils", name="HybridCache")}
+    assert missing(hybrid, TRANSFORMERS) == {"transformers.cache_utils.HybridCache": ("4.40.0", "5.0.0")}
+    layer = {"peft/": caught.format(module="modeling_layers", name="Layer")}
+    assert missing(layer, TRANSFORMERS) == {}
+    own = {
+        "peft/": "try:\n    from peft.cache import Kept\nexcept ModuleNotFoundError:\n    pass\n",
+        "peft.cache": f"import transformers.modeling_layers\n{WANTS_HYBRID}\nclass Kept: ...",
+    }
+    assert missing(own, TRANSFORMERS) == {}
+
+
+def test_a_handler_for_another_error_catches_no_failed_import() -> None:
+    caught = f"try:\n    {WANTS_HYBRID}\nexcept {{}}:\n    HybridCache = None\n"
+    for error in ("RuntimeError", "(OSError, KeyError)"):
+        assert missing({"peft/": caught.format(error)}, TRANSFORMERS) == {
+            "transformers.HybridCache": ("4.40.0", "5.0.0")
+        }
+    for error in ("Exception", "ImportError", "(RuntimeError, ImportError)"):
+        assert missing({"peft/": caught.format(error)}, TRANSFORMERS) == {}

@@ -323,3 +323,51 @@ def is_trl_available():
 """
     )
     assert read("is_trl_available()", main=source) == Installed("trl")
+
+
+FOUND = Installed("vllm")
+
+
+@pytest.mark.parametrize(
+    ("tried", "test", "expected"),
+    [
+        ("try:\n    import vllm\n    F = None\nexcept ImportError as e:\n    F = e", "F is None", FOUND),
+        ("try:\n    import vllm\n    F = None\nexcept ImportError as e:\n    F = e", "not F", FOUND),
+        (
+            "F = None\ntry:\n    import vllm\nexcept Exception as e:\n    F = e",
+            "F is not None",
+            negate(FOUND),
+        ),
+        (
+            "try:\n  import vllm\n  F = True\nexcept RuntimeError:\n  F = None\nexcept ImportError:\n  F = False",
+            "F",
+            FOUND,
+        ),
+        ("try:\n    import vllm\n    F = True\nexcept RuntimeError:\n    F = False", "F", ALWAYS),
+        ("try:\n    start()\n    F = True\nexcept RuntimeError:\n    F = False", "F", UNREADABLE),
+        (
+            "try:\n    import vllm\n    vllm.LLM\n    F = True\nexcept AttributeError:\n    F = False",
+            "F",
+            None,
+        ),
+        (
+            "try:\n  importlib.metadata.version('vllm')\n  F = True\nexcept PackageNotFoundError:\n  F = False",
+            "F",
+            FOUND,
+        ),
+    ],
+)
+def test_the_handler_for_a_failed_import_decides_what_is_bound(
+    tried: str, test: str, expected: Condition | None
+) -> None:
+    condition = read(test, main=f"{HEADER}\n{tried}\n")
+    if expected is None:
+        assert decide(condition, Surroundings()) is Tri.MAYBE
+    else:
+        assert condition == expected
+
+
+def test_what_a_caught_error_says_is_not_known() -> None:
+    tried = "try:\n    import vllm\n    F = ''\nexcept ImportError as e:\n    F = str(e)"
+    condition = read("'libcudart' in F", main=f"{HEADER}\n{tried}\n")
+    assert decide(condition, Surroundings(absent=frozenset({"vllm"}))) is Tri.MAYBE

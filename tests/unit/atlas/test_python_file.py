@@ -59,9 +59,47 @@ def test_an_import_whose_failure_is_raised_again_is_asked_for() -> None:
     assert imported(source) == {"a.x": ()}
 
 
-def test_an_import_under_a_handler_for_another_error_is_asked_for() -> None:
-    source = "try:\n    from a import x\nexcept KeyError:\n    x = None\n"
-    assert imported(source) == {"a.x": (UNREADABLE_GUARD,)}
+@pytest.mark.parametrize(
+    "caught", ["KeyError", "RuntimeError", "OSError", "(RuntimeError, OSError)", "Missing"]
+)
+def test_an_import_under_a_handler_for_another_error_is_asked_for(caught: str) -> None:
+    source = f"try:\n    from a import x\nexcept {caught}:\n    x = None\n"
+    assert imported(source) == {"a.x": ()}
+
+
+def test_what_follows_in_a_try_may_not_be_reached() -> None:
+    source = "try:\n    import os\n    import a\n    from b import y\nexcept RuntimeError:\n    pass\n"
+    assert imported(source) == {"b.y": (UNREADABLE_GUARD,)}
+    source = "try:\n    start()\n    from b import y\nexcept RuntimeError:\n    pass\n"
+    assert imported(source) == {"b.y": (UNREADABLE_GUARD,)}
+
+
+def test_a_tuple_of_errors_under_a_name_may_hold_any() -> None:
+    for named in ("IMPORT_ERRORS", "errors", "(errors, KeyError)"):
+        assert imported(f"try:\n    from a import x\nexcept {named}:\n    x = None\n") == {}
+
+
+def test_the_first_handler_for_an_error_decides() -> None:
+    raising = "try:\n    from a import x\nexcept ImportError:\n    raise\nexcept Exception:\n    x = None\n"
+    assert imported(raising) == {"a.x": ()}
+    caught = "try:\n    from a import x\nexcept ImportError:\n    x = None\nexcept Exception:\n    raise\n"
+    assert imported(caught) == {}
+
+
+def test_a_missing_name_is_no_missing_module() -> None:
+    source = "try:\n    from a.b import x\nexcept ModuleNotFoundError:\n    from c import x\n"
+    uses = {f"{use.module}.{use.name}": (use.kind, use.guards) for use in read(source).uses}
+    assert uses == {
+        "a.b.x": (UseKind.MEMBER, (f"{OFFERS}('a.b')",)),
+        "c.x": (UseKind.FROM, (f"not ({OFFERS}('a.b'))",)),
+    }
+    assert not read("try:\n    import a.b\nexcept ModuleNotFoundError:\n    pass\n").uses
+
+
+def test_suppressing_another_error_leaves_no_verdict() -> None:
+    assert imported("with contextlib.suppress(KeyError):\n    from a import x\n") == {
+        "a.x": (UNREADABLE_GUARD,)
+    }
 
 
 def test_the_fallback_of_a_caught_import_runs_where_that_import_fails() -> None:
