@@ -89,7 +89,9 @@ def read_tables() -> Atlas:
     texts = {f"gaps/{file.name}": file.read_text() for file in sorted((folder / "gaps").glob("*.toml"))}
     texts["packages.toml"] = (folder / "packages.toml").read_text()
     table = release_table()
-    return read_atlas(texts, {package: tuple(table.versions(package)) for package in table.packages()})
+    return read_atlas(
+        texts, {package: table.versions(package, candidates=True) for package in table.packages()}
+    )
 
 
 def published(package: str, version: str) -> dt.date:

@@ -16,11 +16,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Generic, Protocol, TypeVar
 
+from packaging.version import Version
+
 from envcheck.atlas.conditions import Condition, Surroundings, decide
 from envcheck.atlas.gaps import CodeGap, GapKind
 from envcheck.atlas.offers import OfferAnswer
 from envcheck.atlas.reader import PackageReader, surroundings
 from envcheck.core.facts import Tri
+from envcheck.core.versions import parse
 
 _TRAINER = re.compile(r"\b([A-Z]\w*)(?:Trainer|Config)\b")
 """The class in an entry: the configuration `trl.DPOConfig(...)` belongs to its trainer, `trl.DPOTrainer`."""
@@ -150,7 +153,9 @@ class CodePair(ABC, Generic[_What]):
             answers = {version: self.offer(version, what) for version in self.partner.by_version}
             refused = {each for each in answers if answers[each] is OfferAnswer.REFUSED}
             answers |= dict.fromkeys(refused, OfferAnswer.NO)
-            sure = is_trustworthy(list(answers.values()), holes=self.may_come_back(what))
+            final = {each: answers[each] for each in answers if not is_candidate(each)}
+            sure = is_trustworthy(list(final.values()), holes=self.may_come_back(what))
+            answers |= dict.fromkeys(_dropped_for_a_while(answers, final), OfferAnswer.UNKNOWN)
             # A refusal by name is certain where nothing else is: numpy makes most of its names in C.
             self._answers[what] = answers if sure else dict.fromkeys(refused, OfferAnswer.NO)
         return self._answers[what]
@@ -160,6 +165,26 @@ class CodePair(ABC, Generic[_What]):
         if key not in self._beside:
             self._beside[key] = surroundings(self.package, version, self.partner, release)
         return self._beside[key]
+
+
+def is_candidate(version: str) -> bool:
+    """Return whether a version is a pre-release."""
+    parsed = parse(version)
+    return parsed is not None and parsed.is_prerelease
+
+
+def _dropped_for_a_while(
+    answers: Mapping[str, OfferAnswer], final: Mapping[str, OfferAnswer]
+) -> Iterator[str]:
+    """Yield the pre-releases that alone lack something: the releases before and after them do not."""
+    before = OfferAnswer.UNKNOWN
+    for version, answer in answers.items():
+        if version in final:
+            before = answer
+        elif answer is OfferAnswer.NO:
+            after = next((final[each] for each in final if Version(each) > Version(version)), before)
+            if OfferAnswer.NO not in (before, after):
+                yield version
 
 
 def _trainer_in(entry: str) -> str:

@@ -273,9 +273,14 @@ def _part_compared(package: str, index: int, op: str, number: int, beside: Surro
 
 @lru_cache(maxsize=65536)
 def _ordered(version: str, op: str, bound: str) -> Tri:
-    """Compare as `packaging.version.Version` does, which is what guards in code use."""
+    """Compare as `packaging.version.Version` does, which is what guards in code use.
+
+    Some guards compare the base version instead, which is another one for a pre-release of the bound.
+    """
     left, right = parse(version), parse(bound)
     if left is None or right is None:
+        return Tri.MAYBE
+    if left.is_prerelease and not right.is_prerelease and parse(left.base_version) == right:
         return Tri.MAYBE
     answers = {
         "==": left == right,

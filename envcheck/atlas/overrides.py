@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 
 from envcheck.atlas.call_walk import SelfCall
-from envcheck.atlas.code_pair import is_trustworthy
+from envcheck.atlas.code_pair import is_candidate, is_trustworthy
 from envcheck.atlas.code_summary import Parameters
 from envcheck.atlas.conditions import Surroundings, decide
 from envcheck.atlas.definitions import OwnClass
@@ -98,6 +98,7 @@ class _OverridePair:
                 if each in failing
                 else (OfferAnswer.UNKNOWN if each in otherwise else _fits(misfit, known.get(each)))
                 for each in self.partner.by_version
+                if not is_candidate(each)
             ]
             if is_trustworthy(told):
                 key = misfit.entry, f"{owner.base}.{misfit.method}({misfit.surplus})"
@@ -121,7 +122,7 @@ class _OverridePair:
         admitted = [
             each
             for each in third.by_version
-            if not window or satisfies(each, window, unknown=Tri.NO) is Tri.YES
+            if not is_candidate(each) and (not window or satisfies(each, window, unknown=Tri.NO) is Tri.YES)
         ]
         bases = [_class_of(third, each, owner.base) for each in admitted]
         first = bases[0] if bases else None

@@ -18,7 +18,7 @@ _KEYS = frozenset(
     {
         *("imports", "since", "also", "sdist", "libraries", "optional", "links_torch", "stable_since"),
         *("trainers", "called_if", "imported_if", "entry_imported_if", "methods"),
-        *("compiled_call", "import_needs_compiled"),
+        *("compiled_call", "import_needs_compiled", "candidates"),
     }
 )
 
@@ -35,6 +35,7 @@ class AtlasPackage:
         name: normalised name, `huggingface-hub`.
         imports: its top-level packages and modules.
         since: ISO day before which releases are not read, `2022-01-01`.
+        candidates: whether its pre-releases are read too.
         also: patterns of further files that are kept from a wheel.
         sdist: patterns of further files that are kept from a source distribution.
         libraries: patterns of shared libraries whose GPU code is read, without keeping them.
@@ -49,6 +50,7 @@ class AtlasPackage:
     name: str
     imports: tuple[str, ...]
     since: str = DEFAULT_SINCE
+    candidates: bool = False
     also: tuple[str, ...] = ()
     sdist: tuple[str, ...] = ()
     libraries: tuple[str, ...] = ()
@@ -114,6 +116,7 @@ def _package(name: str, row: Any, file: str) -> AtlasPackage:
         name=name,
         imports=tuple(lists["imports"]),
         since=since,
+        candidates=row.get("candidates") is True,
         also=tuple(lists["also"]),
         sdist=tuple(lists["sdist"]),
         libraries=tuple(lists["libraries"]),

@@ -36,7 +36,7 @@ class PackageReader:
 
     Attributes:
         name: normalised name.
-        releases: oldest version first; pre-releases give no verdict and are left out.
+        releases: those that are judged, in any order; pre-releases that were published may be among them.
         cache: file summaries by digest.
         readings: what was read of each release, by kind and version; kept from one run to the next.
         others: the readers of other packages, whose predicates this one may use.
@@ -55,10 +55,8 @@ class PackageReader:
     @cached_property
     def by_version(self) -> Mapping[str, PublishedRelease]:
         """Return the releases that are judged, oldest first."""
-        plain = [
-            each for each in self.releases if (version := parse(each.version)) and not version.is_prerelease
-        ]
-        return {each.version: each for each in sorted(plain, key=lambda each: Version(each.version))}
+        known = [each for each in self.releases if parse(each.version)]
+        return {each.version: each for each in sorted(known, key=lambda each: Version(each.version))}
 
     def window(self, version: str) -> Mapping[str, str]:
         """Return the packages installed with a release, and the versions that its metadata admits."""

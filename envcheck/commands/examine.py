@@ -745,7 +745,7 @@ def load_atlas() -> Atlas:
     from envcheck.knowledge.atlas import read_atlas
 
     table = release_table()
-    releases = {package: table.versions(package) for package in table.packages()}
+    releases = {package: table.versions(package, candidates=True) for package in table.packages()}
     return read_atlas(source_texts("compat/atlas", ".toml"), releases)
 
 

@@ -6,10 +6,14 @@ does not serve two other kinds of version:
 * A **vendor build** (`2.4.0a0+07cecf4168.nv24.05`, `2.4.0a0+git1a2b3c4`) is spelled as an alpha, but it is a
   snapshot of about 2.4.0. In PEP 440 it matches neither `>=2.4` nor `<2.4`. Here it is compared by its base
   release, and `note` states that.
-* An **rc, dev or nightly build of the bound's own release** (`2.5.0rc1` against `>=2.5`) may or may not
-  contain the change that the bound is about. The answer is maybe.
+* An **rc, dev or nightly build of the bound's own release** (`2.5.0rc1`, `2.5.0.dev20240901+cu124` or a
+  checkout's `2.5.0.dev0` against `>=2.5`) may or may not contain the change that the bound is about. The
+  answer is maybe to `>=`, `<`, `==` and `!=`. It came before its final release, and that is on the same side
+  of `<=2.5` and `>2.5` as the release before it: the answers are yes and no, as in PEP 440. Against the
+  bound of any other release it compares as a number: `5.0.0rc1` is below `5.0.1` and not below `4.57`.
 
 So each version lies on exactly one side of each pair of `>=` and `<`, or on neither for a stated reason.
+The atlas knows more: it has read the code of some pre-releases (`rules/atlas.py`).
 """
 
 from __future__ import annotations
@@ -131,7 +135,8 @@ def compare(text: str, op: str, bound: str) -> Tri:
     if bound.endswith(".*"):
         return Tri.of(_has_prefix(version, limit))
     if (
-        version.is_prerelease
+        op not in ("<=", ">")
+        and version.is_prerelease
         and not (limit.is_prerelease or limit.is_postrelease)
         and _same_release(version, limit)
     ):

@@ -21,7 +21,14 @@ from envcheck.core.rules import (
     Source,
     Span,
 )
-from envcheck.rules.atlas import JudgedReleases, broken_rows, fitting_releases, in_spans, judged_versions
+from envcheck.rules.atlas import (
+    JudgedReleases,
+    broken_rows,
+    fitting_releases,
+    in_spans,
+    is_pre_release,
+    judged_versions,
+)
 
 
 def rules_here(atlas: Atlas, versions: Mapping[str, str], together: Collection[str] = ()) -> Iterator[Rule]:
@@ -55,7 +62,8 @@ def unworded_rules_here(
 
 def _at_pre_releases(rule: Rule, judged: JudgedReleases, versions: Mapping[str, str]) -> Rule:
     """Return the rule with that version instead of its bounds on a pre-release, which they do not decide."""
-    exact = {package_key(name): ((Comparison("==", versions[name]),),) for name in judged.before}
+    undecided = [name for name in judged.releases if name in judged.before or _is_candidate(name, judged)]
+    exact = {package_key(name): ((Comparison("==", versions[name]),),) for name in undecided}
     tables = tuple(
         tuple(
             each._replace(any_of=exact[each.key], raw=f"=={versions[each.key.removeprefix('pkg.')]}")
@@ -66,6 +74,10 @@ def _at_pre_releases(rule: Rule, judged: JudgedReleases, versions: Mapping[str, 
         for table in rule.when
     )
     return rule._replace(when=tables)
+
+
+def _is_candidate(name: str, judged: JudgedReleases) -> bool:
+    return is_pre_release(judged.releases[name])
 
 
 def _broken_rules(

@@ -6,7 +6,7 @@
     row.requires                           # ("accelerate>=0.21.0", "numpy>=1.17", …)
     row.python                             # ">=3.9.0", or empty
     row.build.get("torch", ())             # ("==2.6.0",): compiled for this torch
-    table.versions("peft")                 # all releases that were read, oldest first
+    table.versions("peft")                 # all final releases that were read, oldest first
 
 `commands/atlas_tables.py` loads the table from where it is. A row takes about 30 µs. A local label
 (`2.6.0+cu124`) is ignored. Requirements are canonical PEP 508 texts with their markers; those of extras are
@@ -86,10 +86,14 @@ class ReleaseTable:
         """Return the names of all packages."""
         return [*self._frozen]
 
-    def versions(self, package: str) -> tuple[str, ...]:
-        """Return the releases of a package that were read, oldest first; empty for an unknown package."""
+    def versions(self, package: str, *, candidates: bool = False) -> tuple[str, ...]:
+        """Return the releases of a package that were read, oldest first; empty for an unknown package.
+
+        Pre-releases are left out, because nobody gets one without asking for it; with `candidates`, those
+        that were read are among the others.
+        """
         found = self._package(package)
-        return tuple(found.places) if found else ()
+        return tuple(each for each in found.places if candidates or _is_final(each)) if found else ()
 
     def row(self, package: str, version: str) -> PublishedFacts | None:
         """Return a release; None if it is not known."""
@@ -126,6 +130,11 @@ class ReleaseTable:
         """Return the texts of the runs that contain a release."""
         starts = range(0, len(runs), 3)
         return [self._texts[runs[at]] for at in starts if runs[at + 1] <= place <= runs[at + 2]]
+
+
+def _is_final(version: str) -> bool:
+    """Return whether a normalised version is none of a pre-release; to parse all of them takes too long."""
+    return version.replace(".post", "").replace(".", "").isdecimal()
 
 
 # --- text → JSON ------------------------------------------------------------------------------------

@@ -18,29 +18,33 @@ _GENERATED = ("atlas", "requires-dist")
 
 
 class JudgedReleases(NamedTuple):
-    """Installed packages whose code is known: the release of each, and the one before it for a pre-release.
+    """Installed packages whose code is known: the release of each, and others for a pre-release.
 
-    A pre-release lies between two releases: what fails with both of them fails with it.
+    A pre-release whose code was read is judged as any release. One that was not, such as a nightly build or a
+    checkout, lies between two final releases: what fails with both of them, and with all pre-releases between
+    them that were read, fails with it. `releases` has the final release after it, `before` all the others.
     """
 
     releases: Mapping[str, str]
-    before: Mapping[str, str] = EMPTY_MAPPING
+    before: Mapping[str, tuple[str, ...]] = EMPTY_MAPPING
 
 
 def judged_versions(atlas: Atlas, installed: Mapping[str, str]) -> JudgedReleases:
     """Return the installed packages whose release was read, with the release as the atlas spells it.
 
-    A release that the harvest did not see is left out, and a pre-release with no release on one side: nothing
-    is known of their code. A vendor's build counts as its base release.
+    A release that the harvest did not see is left out, and a pre-release with no final release on one side:
+    nothing is known of their code. A vendor's build counts as its base release.
     """
-    found, before = {}, {}
+    found: dict[str, str] = {}
+    before: dict[str, tuple[str, ...]] = {}
     for package, version in installed.items():
         if package not in atlas.releases:
             continue
         if release := _release_read(version, atlas.releases[package]):
             found[package] = release
         elif sides := _releases_around(version, atlas.releases[package]):
-            before[package], found[package] = sides
+            *others, found[package] = sides
+            before[package] = tuple(others)
     return JudgedReleases(found, before)
 
 
@@ -48,21 +52,35 @@ def _release_read(installed: str, releases: Sequence[str]) -> str:
     if installed in releases:
         return installed
     version = versions.parse(installed)
-    if version is None or (version.is_prerelease and not versions.is_vendor_build(version)):
+    if version is None:
         return ""
     public = versions.parse(version.base_version if versions.is_vendor_build(version) else version.public)
     return next((release for release in releases if versions.parse(release) == public), "")
 
 
-def _releases_around(installed: str, releases: Sequence[str]) -> tuple[str, str] | None:
-    """Return the release before a pre-release and the release that it became; None if either is missing."""
+def _releases_around(installed: str, releases: Sequence[str]) -> tuple[str, ...]:
+    """Return the releases from the last final one before a pre-release to the first final one after it.
+
+    Empty if there is none on one side. A checkout says 5.0.0.dev0 before the first candidate and after the
+    last one, so that all candidates count.
+    """
     version = versions.parse(installed)
     if version is None or not version.is_prerelease:
-        return None
-    ordered = sorted(releases, key=versions.order)
-    final = next((release for release in ordered if release == version.base_version), "")
-    place = ordered.index(final) if final else 0
-    return (ordered[place - 1], final) if place else None
+        return ()
+    ordered = [(parsed, each) for each in releases if (parsed := versions.parse(each)) is not None]
+    ordered.sort()
+    final = [place for place, (parsed, _) in enumerate(ordered) if not parsed.is_prerelease]
+    first = max((place for place in final if ordered[place][0] < version), default=None)
+    last = min((place for place in final if ordered[place][0] > version), default=None)
+    if first is None or last is None:
+        return ()
+    return tuple(each for _, each in ordered[first : last + 1])
+
+
+def is_pre_release(release: str) -> bool:
+    """Return whether a release of the atlas is a pre-release."""
+    version = versions.parse(release)
+    return version is not None and version.is_prerelease
 
 
 def newer_releases(atlas: Atlas, installed: Mapping[str, str]) -> dict[str, str]:
@@ -70,7 +88,9 @@ def newer_releases(atlas: Atlas, installed: Mapping[str, str]) -> dict[str, str]
     return {
         package: version
         for package, version in installed.items()
-        if (releases := atlas.releases.get(package)) and _is_newer(version, releases[-1])
+        if (releases := atlas.releases.get(package))
+        and version not in releases
+        and _is_newer(version, releases[-1])
     }
 
 
@@ -89,11 +109,9 @@ def broken_rows(atlas: Atlas, judged: JudgedReleases) -> Iterator[tuple[str, str
 
 
 def _broken_on_every_side(atlas: Atlas, rows: list[AtlasRow], judged: JudgedReleases) -> list[AtlasRow]:
-    """Return the rows whose kind of entry also fails with the releases before the pre-releases."""
+    """Return the rows whose kind of entry also fails with the other releases around the pre-releases."""
     package, partner = rows[0].package, rows[0].partner
-    asking, lacking = (
-        {judged.releases[name], judged.before.get(name, judged.releases[name])} for name in (package, partner)
-    )
+    asking, lacking = ((judged.releases[name], *judged.before.get(name, ())) for name in (package, partner))
     for release, other in product(asking, lacking):
         failing = {
             _entry_kind(row, atlas) for row in atlas.rows[package][partner] if is_broken(row, release, other)
@@ -143,15 +161,16 @@ def is_broken(row: AtlasRow, release: str, partner_release: str) -> bool:
 
 
 def in_spans(release: str, spans: Iterable[Span]) -> bool:
-    """Return whether a release lies in one of the spans."""
-    return any(
-        versions.compare(release, ">=", first) is Tri.YES and versions.compare(release, "<=", last) is Tri.YES
-        for first, last in spans
-    )
+    """Return whether a release lies in one of the spans, in the order of PEP 440."""
+    place = versions.order(release)
+    return any(versions.order(first) <= place <= versions.order(last) for first, last in spans)
 
 
 def fitting_releases(atlas: Atlas, moving: str, fixed: str, fixed_release: str) -> list[str]:
-    """Return the releases of one package that no row excludes beside a release of another, oldest first."""
+    """Return the releases of one package that no row excludes beside a release of another, oldest first.
+
+    Pre-releases are left out: they are proposed to nobody.
+    """
     rows = [
         (row, row.package == moving)
         for asking, partner in ((moving, fixed), (fixed, moving))
@@ -165,7 +184,7 @@ def fitting_releases(atlas: Atlas, moving: str, fixed: str, fixed_release: str) 
     return [
         release
         for release in atlas.releases.get(moving, ())
-        if not any(in_spans(release, spans) for spans in concerned)
+        if not is_pre_release(release) and not any(in_spans(release, spans) for spans in concerned)
     ]
 
 

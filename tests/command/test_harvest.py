@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from envcheck.commands.harvest.store import ReleaseStore
+from envcheck.knowledge.release_metadata import parse_release_files
 from tests.support.local_index import LocalIndex, sdist, serving, wheel
 from tests.support.paths import ROOT
 from tests.support.running import Outcome, envcheck
@@ -96,6 +97,27 @@ def test_releases_before_the_first_day_and_pre_releases_are_left_out(tmp_path: P
         harvest(index, tmp_path, "peft")
     assert ReleaseStore(tmp_path).versions("peft") == ["0.14.0"]
     assert description(tmp_path, "peft", "0.14.0")["uploaded"] == "2025-03-04"
+
+
+def test_candidates_are_read_where_the_list_of_packages_says_so(tmp_path: Path) -> None:
+    files = dict(
+        wheel("transformers", version, more={"transformers/__init__.py": b""})
+        for version in ("4.57.0", "5.0.0rc0", "5.0.0rc1", "5.0.0")
+    )
+    tables = tmp_path / "tables"
+    with serving(LocalIndex(files, as_json=True, ranges=True)) as index:
+        ran = harvest(index, tmp_path / "store", "transformers", "-o", str(tables))
+    assert ran.code == 0
+    store = ReleaseStore(tmp_path / "store")
+    assert store.versions("transformers") == ["4.57.0", "5.0.0"]
+    assert store.versions("transformers", candidates=True) == ["4.57.0", "5.0.0rc0", "5.0.0rc1", "5.0.0"]
+    assert store.open("transformers", "5.0.0rc1").files.read("transformers/__init__.py") == b""
+    table = parse_release_files(
+        {"transformers.txt": (tables / "releases" / "transformers.txt").read_text("utf-8")}
+    )
+    assert table.versions("transformers") == ("4.57.0", "5.0.0")
+    assert table.versions("transformers", candidates=True) == ("4.57.0", "5.0.0rc0", "5.0.0rc1", "5.0.0")
+    assert table.row("transformers", "5.0.0rc1") is not None
 
 
 def test_a_release_that_was_yanked_since_is_marked_without_being_fetched(tmp_path: Path) -> None:

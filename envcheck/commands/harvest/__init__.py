@@ -142,7 +142,7 @@ def write_release_table(store: ReleaseStore, packages: Sequence[str], folder: Pa
     """
     size = 0
     for package in packages:
-        releases = [table_release(release) for release in store.releases(package)]
+        releases = [table_release(release) for release in store.releases(package, candidates=True)]
         if releases:
             text = table_text(package, releases)
             write_file(folder / "releases" / f"{package}.txt", text)
@@ -179,7 +179,9 @@ class _Harvest:
 
     def _page(self, package: AtlasPackage) -> list[ListedRelease]:
         files = self._attempt(package.name, lambda reader: reader.files(package.name))
-        return [] if files is None else listed_releases(package.name, files, package.since)
+        if files is None:
+            return []
+        return listed_releases(package.name, files, package.since, candidates=package.candidates)
 
     def _tallies(
         self, packages: Iterable[AtlasPackage], pages: Iterable[list[ListedRelease]], pool: ThreadPoolExecutor

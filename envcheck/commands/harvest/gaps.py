@@ -77,7 +77,7 @@ class StoredReaders:
         self._kept: list[_Kept] = []
         self.readers: dict[str, PackageReader] = {}
         for package in packages:
-            releases = list(store.releases(package))
+            releases = list(store.releases(package, candidates=True))
             if releases:
                 summaries = _Kept([(None, self._summaries_file(package))])
                 readings = _Kept([(kind, self._readings_file(package, kind)) for kind in _READINGS])

@@ -50,7 +50,7 @@ def _require_partners(options: HarvestOptions, before: Atlas) -> None:
 
 def _read(folder: Path) -> Atlas:
     table = parse_release_files(folder_texts(folder / "releases", ".txt"))
-    releases = {package: table.versions(package) for package in table.packages()}
+    releases = {package: table.versions(package, candidates=True) for package in table.packages()}
     return read_atlas(folder_texts(folder, ".toml"), releases)
 
 

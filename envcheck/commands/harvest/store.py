@@ -1,5 +1,7 @@
 """The store of published files: one zip archive per release, `PACKAGE/VERSION.zip` in a folder.
 
+Pre-releases are in `PACKAGE/candidates/`: only the atlas asks for them.
+
 An archive holds the kept files under their paths in the wheel, and `release.json`, which describes the
 release: package, version, uploaded, yanked, requires_python, requires, requires_known, wheels, others,
 libraries.
@@ -26,6 +28,7 @@ from envcheck.resolver_backends.index.published import ListedRelease
 
 DESCRIPTION = "release.json"
 
+_CANDIDATES = "candidates"
 _ARCHIVE_LIMIT = 256 * 1024 * 1024
 _DAMAGED = (zipfile.BadZipFile, KeyError, ValueError, TypeError, OSError)
 _COMPRESSION = 4  # of 9: half the time of the default for 3 % more bytes
@@ -61,7 +64,9 @@ class ReleaseStore:
 
     def path(self, package: str, version: str) -> Path:
         """Return where the archive of a release is or would be."""
-        return self.folder / package / f"{version}.zip"
+        parsed = _version(version)
+        folder = self.folder / package
+        return (folder / _CANDIDATES if parsed and parsed.is_prerelease else folder) / f"{version}.zip"
 
     def description(self, package: str, version: str) -> dict[str, Any] | None:
         """Return the stored description of a release; None if it is not stored or cannot be read."""
@@ -116,12 +121,15 @@ class ReleaseStore:
         store_file(self.path(release.package, release.version), packed.getvalue())
         return packed.tell()
 
-    def versions(self, package: str) -> list[str]:
-        """Return the stored versions of a package, oldest first; none if the package is not stored."""
+    def versions(self, package: str, *, candidates: bool = False) -> list[str]:
+        """Return the stored versions of a package, oldest first; none if the package is not stored.
+
+        They are those of final releases, with `candidates` of pre-releases too.
+        """
         folder = self.folder / package
-        if not folder.is_dir():
-            return []
-        stems = [name.removesuffix(".zip") for name in list_folder(folder) if name.endswith(".zip")]
+        folders = (folder, folder / _CANDIDATES) if candidates else (folder,)
+        names = [name for each in folders if each.is_dir() for name in list_folder(each)]
+        stems = [name.removesuffix(".zip") for name in names if name.endswith(".zip")]
         return [str(version) for version in sorted(filter(None, map(_version, stems)))]
 
     def open(self, package: str, version: str) -> PublishedRelease:
@@ -137,13 +145,13 @@ class ReleaseStore:
         except _DAMAGED as error:
             raise InputError(str(path), f"not a stored release ({type(error).__name__})") from None
 
-    def releases(self, package: str) -> Iterator[PublishedRelease]:
-        """Yield the stored releases of a package, oldest first.
+    def releases(self, package: str, *, candidates: bool = False) -> Iterator[PublishedRelease]:
+        """Yield the stored releases of a package, oldest first; with `candidates`, pre-releases too.
 
         Raises:
             InputError: an archive cannot be read.
         """
-        for version in self.versions(package):
+        for version in self.versions(package, candidates=candidates):
             yield self.open(package, version)
 
 

@@ -46,15 +46,20 @@ class ListedRelease:
     sdists: tuple[ListedFile, ...]
 
 
-def listed_releases(package: str, files: Iterable[ListedFile], since: str) -> list[ListedRelease]:
-    """Return the final releases since an ISO date, oldest version first; skip files of other projects.
+def listed_releases(
+    package: str, files: Iterable[ListedFile], since: str, *, candidates: bool = False
+) -> list[ListedRelease]:
+    """Return the releases since an ISO date, oldest version first; skip files of other projects.
 
-    If the index does not give the date of a release, the release counts as recent.
+    They are the final releases, with `candidates` the pre-releases too. If the index does not give the date
+    of a release, the release counts as recent.
     """
     found: dict[Version, list[ListedFile]] = {}
     for file in files:
         release = release_of(file.name)
-        if release is not None and release[0] == package and not release[1].is_prerelease:
+        if release is None or release[0] != package:
+            continue
+        if candidates or not release[1].is_prerelease:
             found.setdefault(release[1], []).append(file)
     releases = [_release(package, version, found[version]) for version in sorted(found)]
     return [release for release in releases if not "" < release.uploaded < since]

@@ -301,6 +301,46 @@ def test_of_two_trainer_classes_neither_stands_for_the_other() -> None:
     assert [gap.entry for gap in gaps] == ["from trl import SFTTrainer", "from trl import DPOTrainer"]
 
 
+def versions_of(**names: str) -> dict[str, Sources]:
+    """Return releases of transformers by version, `v5_0_0rc0`, each with the classes of its cache."""
+    return {
+        version.removeprefix("v").replace("_", "."): {
+            "transformers/": "from .cache_utils import *",
+            "transformers.cache_utils": "".join(f"class {name}: ...\n" for name in classes.split()),
+        }
+        for version, classes in names.items()
+    }
+
+
+def test_a_published_candidate_is_read_as_any_release() -> None:
+    releases = versions_of(
+        v4_57_0="Cache HybridCache", v5_0_0rc0="Cache HybridCache", v5_0_0rc1="Cache", v5_0_0="Cache"
+    )
+    transformers = reader("transformers", releases)
+    assert missing({"peft/": WANTS_HYBRID}, transformers) == {
+        "transformers.HybridCache": ("5.0.0rc1", "5.0.0")
+    }
+
+
+def test_what_candidates_alone_lack_takes_no_row_from_the_releases() -> None:
+    both = "Cache HybridCache"
+    releases = versions_of(v4_40_0="Cache", v4_57_0=both, v5_0_0rc0="Cache", v5_0_0rc1="Cache", v5_0_0=both)
+    transformers = reader("transformers", releases)
+    assert missing({"peft/": WANTS_HYBRID}, transformers) == {"transformers.HybridCache": ("4.40.0",)}
+
+
+def test_a_guard_on_a_candidates_own_release_gives_no_verdict() -> None:
+    releases = versions_of(v4_57_0="Cache HybridCache", v5_0_0rc1="Cache", v5_0_0="Cache")
+    transformers = reader("transformers", releases)
+    guarded = f"""
+import transformers
+from packaging import version
+if version.parse(version.parse(transformers.__version__).base_version) >= version.parse("5.0.0"):
+    {WANTS_HYBRID}
+"""
+    assert missing({"peft/": guarded}, transformers) == {"transformers.HybridCache": ("5.0.0",)}
+
+
 def test_a_handler_for_missing_modules_lets_a_missing_name_pass() -> None:
     caught = (
         "try:\n    from transformers.{module} import {name}\nexcept ModuleNotFoundError:\n    {name} = None\n"

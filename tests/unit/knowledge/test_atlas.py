@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from envcheck.core.findings import Verdict
 from envcheck.core.rules import Atlas, Severity
 from envcheck.knowledge.atlas import (
     format_spans,
@@ -17,7 +18,7 @@ from envcheck.knowledge.atlas import (
 from envcheck.knowledge.atlas_rules import rules_here, rules_of
 from envcheck.knowledge.load import MatrixError
 from envcheck.rules import judge
-from envcheck.rules.atlas import broken_rows, fitting_releases, judged_versions
+from envcheck.rules.atlas import broken_rows, fitting_releases, judged_versions, newer_releases
 from tests.support.worlds import inventory
 
 LAYERS = "transformers.modeling_layers.GradientCheckpointingLayer"
@@ -123,6 +124,57 @@ def test_only_releases_that_were_read_are_judged(
     found = [row.needs for *_, rows in broken_rows(atlas, installed) for row in rows]
 
     assert found == broken
+
+
+CANDIDATES = {**RELEASES, "transformers": ("4.51.3", "4.52.4", "4.53.0", "5.0.0rc0", "5.0.0rc1", "5.0.0")}
+
+
+@pytest.mark.parametrize(
+    ("transformers", "broken"),
+    [
+        ("5.0.0rc0", False),
+        ("5.0.0rc1", True),
+        ("5.0.0rc1+git1a2b3c4", True),
+        ("5.0.0", True),
+        ("5.0.0rc2", False),  # not read: 4.53.0 and the first candidate have the name
+        ("5.0.0.dev0", False),
+        ("4.53.0.dev0", False),
+    ],
+)
+def test_a_candidate_that_was_read_is_judged_as_any_release(transformers: str, *, broken: bool) -> None:
+    gaps = GAPS.replace('"5.0.0"', '"5.0.0rc1..5.0.0"')
+    atlas = read_atlas({"packages.toml": PACKAGES, "gaps/peft.toml": gaps}, CANDIDATES)
+
+    rules = list(rules_here(atlas, {"peft": "0.17.1", "transformers": transformers}))
+
+    assert bool(rules) is broken
+    for rule in rules:
+        judged = judge.judge(inventory(f'[pkg]\npeft = "0.17.1"\ntransformers = "{transformers}"\n'), [rule])
+        assert [finding.verdict for finding in judged.findings] == [Verdict.BROKEN]
+        assert f"transformers {transformers.partition('+')[0]} lacks" in rule.title
+
+
+def test_a_checkout_is_judged_where_all_candidates_agree() -> None:
+    gaps = GAPS.replace('"5.0.0"', '"4.53.0..5.0.0"')
+    atlas = read_atlas({"packages.toml": PACKAGES, "gaps/peft.toml": gaps}, CANDIDATES)
+
+    (rule,) = rules_here(atlas, {"peft": "0.17.1", "transformers": "5.0.0.dev0"})
+
+    assert "transformers 5.0.0.dev0 lacks" in rule.title
+    assert all("rc" not in str(bound) for fix in rule.fixes for _, bound in fix.set)
+
+
+def test_nobody_is_told_to_install_a_candidate() -> None:
+    atlas = read_atlas({"packages.toml": PACKAGES, "gaps/peft.toml": GAPS}, CANDIDATES)
+
+    assert fitting_releases(atlas, "transformers", "peft", "0.17.1") == ["4.51.3", "4.52.4", "4.53.0"]
+
+
+def test_a_candidate_that_was_read_is_not_newer_than_the_atlas() -> None:
+    atlas = read_atlas({}, {"verl": ("0.7.0", "0.8.0.dev0")})
+
+    assert newer_releases(atlas, {"verl": "0.8.0.dev0"}) == {}
+    assert newer_releases(atlas, {"verl": "0.8.0"}) == {"verl": "0.8.0"}
 
 
 def test_a_rule_says_who_asks_who_lacks_it_and_where(atlas: Atlas) -> None:
