@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from envcheck.atlas.conditions import ALWAYS, Condition, Surroundings, all_of, any_of, decide
+from envcheck.atlas.data_types import is_data_type, listed_types
 from envcheck.atlas.entries import is_exclusive
 from envcheck.atlas.predicates import GuardReader
 from envcheck.atlas.release_modules import ModuleForm, ReleaseModules
@@ -222,12 +223,22 @@ class ReleaseOffers:
             return Found(Way.BOUND, condition=self._any_way(summary.bindings[name], module))
         if name in _EVERY_MODULE_HAS:
             return Found(Way.BOUND)
-        if any(name in stub.bindings for stub in self._stubs(module)):
-            return Found(Way.STUB)
+        made = self._made_in_c(module, name)
+        if made is not None:
+            return made
         starred = self._through_stars(summary, module, name)
         if starred.way is Way.BOUND:
             return starred
         return self._lazily(summary, module, name) or self._submodule(summary, starred, module, name)
+
+    def _made_in_c(self, module: str, name: str) -> Found | None:
+        """Return where a name of a root that copies its names out of a library comes from; None if not so."""
+        listed = listed_types(self.modules.release.files, module) if is_data_type(module, name) else None
+        if listed is not None and name in listed:
+            return Found(Way.BOUND)
+        if any(name in stub.bindings for stub in self._stubs(module)):
+            return Found(Way.STUB)
+        return Found(Way.UNKNOWN) if listed is not None and not listed else None
 
     def _submodule(self, summary: FileSummary, starred: Found, module: str, name: str) -> Found:
         """Return the submodule of this name; if there is none, UNKNOWN or MISSING."""

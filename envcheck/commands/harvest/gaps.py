@@ -18,6 +18,7 @@ from envcheck.atlas.overrides import find_override_gaps
 from envcheck.atlas.packages import AtlasPackage
 from envcheck.atlas.reader import PackageReader
 from envcheck.atlas.registrations import find_registrations
+from envcheck.atlas.repeats import without_repeats
 from envcheck.commands.harvest.code_digest import code_digest, short_digest
 from envcheck.commands.harvest.store import ReleaseStore
 from envcheck.core.errors import InputError
@@ -227,7 +228,7 @@ def code_rows(package: str, readers: Mapping[str, PackageReader]) -> Iterator[At
         for read in READERS:
             if read is find_missing_names and partner not in partners:
                 continue
-            for gap in read(asking, readers[partner]):
+            for gap in without_repeats(read(asking, readers[partner])):
                 yield atlas_row(gap, list(asking.by_version), list(readers[partner].by_version))
 
 

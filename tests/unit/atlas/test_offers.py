@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 import pytest
 
 from envcheck.atlas.offers import OfferAnswer, ReleaseOffers
 from envcheck.atlas.predicates import GuardReader
+from envcheck.atlas.reader import PackageReader
 from envcheck.atlas.release_modules import ReleaseModules
-from tests.unit.atlas.sources import offers, published
+from tests.unit.atlas.sources import SourceFiles, offers, published
 
 YES, NO, UNKNOWN, STUB = OfferAnswer.YES, OfferAnswer.NO, OfferAnswer.UNKNOWN, OfferAnswer.STUB
 LAZY_MODULE = "\nimport sys\nsys.modules[__name__] = _LazyModule(__name__, __file__, _import_structure)\n"
@@ -186,6 +188,35 @@ def test_names_that_torch_takes_from_c_are_known_from_stubs_alone() -> None:
     assert release.attribute("torch.add") is STUB
     assert release.attribute("torch.invented") is NO
     assert release.attribute("torch.ops.aten.add") is UNKNOWN
+
+
+def test_the_data_types_of_torch_are_those_that_its_header_lists() -> None:
+    head = "#define AT_FORALL_SCALAR_TYPES_WITH_COMPLEX_AND_QINTS(_) \\\n  _(uint8_t, Byte) /* 0 */ \\\n"
+    rows = "  _(c10::dummy_int1_7_t<1>, Int1) \\\n  _(c10::complex<c10::Half>, ComplexHalf) \\\n"
+    torch = {
+        "torch/": "for name in dir(_C):\n    globals()[name] = getattr(_C, name)\n",
+        "torch/_C/__init__.pyi": "uint8: dtype = ...\n",
+        "torch/_C/_VariableFunctions.pyi": "",
+    }
+    path = "torch/include/c10/core/ScalarType.h"
+
+    class WithHeader(SourceFiles):
+        def names(self) -> Sequence[str]:
+            return [*super().names(), path]
+
+        def read(self, name: str) -> bytes:
+            last = "  _(at::Float8_e5m2, Float8_e5m2) /* 3 */\n\n#define OTHER(_) _(uint16_t, UInt16)\n"
+            return f"{head}{rows}{last}".encode() if name == path else super().read(name)
+
+    listed = dataclasses.replace(published("torch", "2.6.0"), files=WithHeader("torch", torch))
+    release = PackageReader("torch", [listed]).offers("2.6.0")
+    assert release.attribute("torch.int1") is YES
+    assert release.attribute("torch.float8_e5m2") is YES
+    assert release.attribute("torch.uint8") is STUB
+    assert release.attribute("torch.uint16") is NO
+    unlisted = offers("torch", torch)
+    assert unlisted.attribute("torch.int1") is UNKNOWN
+    assert unlisted.attribute("torch.uint8") is STUB
 
 
 def test_torch_for_linux_has_distributed() -> None:
