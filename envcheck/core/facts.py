@@ -214,7 +214,8 @@ class Inventory(NamedTuple):
 
     def reading(self, key: str, device: int | None = None) -> Reading:
         """Return the reading of `fact` without building a `Fact`, because the judge looks up thousands."""
-        found = self._facts_with(key, device).get(key)
+        facts = self.facts if device is None else self._facts_with(key, device)
+        found = facts.get(key)
         if found is not None:
             return found.reading
         if (why := self.unread.get(key)) is not None:
@@ -233,7 +234,8 @@ class Inventory(NamedTuple):
 
     def with_facts(self, facts: Iterable[Fact]) -> "Inventory":
         """Return a copy with these facts added or replaced; none of them belongs to a device."""
-        return self._replace(facts={**self.facts, **{fact.key: fact for fact in facts}})
+        added = {fact.key: fact for fact in facts}
+        return self._replace(facts={**self.facts, **added}) if added else self
 
     def without(self, *keys: str) -> "Inventory":
         """Return a copy without these facts, as if they had not been read."""

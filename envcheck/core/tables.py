@@ -163,3 +163,13 @@ class Tables(dict[str, list[dict[str, Any]]]):
             )
             for row in self.get("gpu", ())
         )
+
+    @cached_property
+    def gpu_by_name(self) -> Mapping[str, GpuModel]:
+        """Return the GPU models by each of their names, as `plain_gpu_name` spells it."""
+        return {plain_gpu_name(name): model for model in self.gpu_models for name in model.names}
+
+
+def plain_gpu_name(name: str) -> str:
+    """Return a GPU's name without the makers' words, hyphens and capitals: `rtx 4090`."""
+    return " ".join(name.lower().replace("-", " ").split()).removeprefix("nvidia ").removeprefix("geforce ")

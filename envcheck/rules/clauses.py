@@ -104,6 +104,27 @@ def keys_in(rule: Rule) -> set[str]:
 # --- evaluation -------------------------------------------------------------------------------------
 
 
+class Evaluation:
+    """The answers of clauses on one inventory. A clause is evaluated once, however many rules have it.
+
+    Half of all clauses are repetitions, and the judge asks twice. The clauses have to live as long as this
+    object does, because answers are kept by their identity.
+    """
+
+    def __init__(self, inventory: Inventory) -> None:
+        """Take the inventory; nothing is evaluated yet."""
+        self.inventory = inventory
+        self._answers: dict[tuple[int, int | None], Tri] = {}
+
+    def answer(self, clause: Clause, device: int | None = None) -> Tri:
+        """Return whether the inventory satisfies the clause; see `evaluate`."""
+        asked = id(clause), device
+        found = self._answers.get(asked)
+        if found is None:
+            found = self._answers[asked] = evaluate(clause, self.inventory, device)
+        return found
+
+
 def evaluate(clause: Clause, inventory: Inventory, device: int | None = None) -> Tri:
     """Return whether the inventory satisfies the clause, on the given device if its key is a device key."""
     reading = inventory.reading(clause.key, device)

@@ -13,7 +13,7 @@ from envcheck.core import versions
 from envcheck.core.facts import Absent, Inventory, Kind, Tri, Unknown, family, is_device_key
 from envcheck.core.findings import Evidence, Finding, Judgement, Verdict, Waiting
 from envcheck.core.rules import Clause, Rule, Severity, When
-from envcheck.rules.clauses import evaluate, referenced_keys
+from envcheck.rules.clauses import Evaluation, referenced_keys
 
 HARDWARE = frozenset({"driver", "gpu", "gpus", "cuda"})
 """Families of facts about GPUs: on a machine without a GPU, rules about them wait instead of passing."""
@@ -76,13 +76,14 @@ def judge(inventory: Inventory, rules: Iterable[Rule]) -> Judgement:
     waiting: list[Waiting] = []
     passed = applied = 0
     visible = inventory.visible_devices()
-    for rule in rules:
-        if _passes_on_every_device(rule, inventory):
+    evaluation = Evaluation(inventory)
+    for rule in tuple(rules):  # a generated rule has to outlive the answers of its clauses
+        if _passes_on_every_device(rule, evaluation):
             passed += 1
             applied += 1
             continue
         devices = visible if visible and _per_device(rule) else (None,)
-        answers = [(device, _answer(rule, inventory, device)) for device in devices]
+        answers = [(device, _answer(rule, evaluation, device)) for device in devices]
         outcome = _verdict(rule, inventory, answers)
         if outcome is None:
             passed += 1
@@ -101,7 +102,7 @@ def _order(finding: Finding) -> tuple[bool, int, bool]:
     return finding.verdict is not Verdict.BROKEN, -finding.severity.rank, of_training
 
 
-def _passes_on_every_device(rule: Rule, inventory: Inventory) -> bool:
+def _passes_on_every_device(rule: Rule, evaluation: Evaluation) -> bool:
     """Return whether a fact that no device has decides already that the rule passed.
 
     Most rules are about a release that is not installed, and are decided here by their first clause. The
@@ -109,10 +110,9 @@ def _passes_on_every_device(rule: Rule, inventory: Inventory) -> bool:
     """
     for table in rule.when:
         for clause in table:
-            key = clause.key
-            if is_device_key(key) or evaluate(clause, inventory) is not Tri.NO:
+            if is_device_key(clause.key) or evaluation.answer(clause) is not Tri.NO:
                 continue
-            if not _lacks_hardware(clause, inventory, None) and not any(
+            if not _lacks_hardware(clause, evaluation.inventory, None) and not any(
                 is_device_key(other) for other in referenced_keys(clause)
             ):
                 break
@@ -142,44 +142,44 @@ class _Answer(NamedTuple):
     no_hardware: bool = False  # a clause fails only because there is no GPU
 
 
-def _answer(rule: Rule, inventory: Inventory, device: int | None) -> _Answer:
+def _answer(rule: Rule, evaluation: Evaluation, device: int | None) -> _Answer:
     first, *others = rule.when
-    worst = _answer_table(first, rule, inventory, device)
+    worst = _answer_table(first, rule, evaluation, device)
     for table in others:
-        answer = _answer_table(table, rule, inventory, device)
+        answer = _answer_table(table, rule, evaluation, device)
         worst = answer if answer.tri > worst.tri else worst
     return worst
 
 
-def _answer_table(table: When, rule: Rule, inventory: Inventory, device: int | None) -> _Answer:
+def _answer_table(table: When, rule: Rule, evaluation: Evaluation, device: int | None) -> _Answer:
     tri = Tri.YES
     unmet: list[Clause] = []
     missing_hardware = False
     for clause in table:
-        matches = evaluate(clause, inventory, device)
+        matches = evaluation.answer(clause, device)
         if matches is Tri.YES:
             continue
-        if matches is Tri.NO and _lacks_hardware(clause, inventory, device):
+        if matches is Tri.NO and _lacks_hardware(clause, evaluation.inventory, device):
             missing_hardware = True
         elif matches is Tri.NO:
             return _Answer(Tri.NO, table)
         unmet.append(clause)
         tri = min(tri, matches)
     if rule.require:
-        required = min(_evaluate_required(clause, inventory, device) for clause in rule.require)
+        required = min(_evaluate_required(clause, evaluation, device) for clause in rule.require)
         tri = min(tri, required.negated())
         if tri is Tri.MAYBE:
-            unmet += [c for c in rule.require if _evaluate_required(c, inventory, device) is Tri.MAYBE]
+            unmet += [c for c in rule.require if _evaluate_required(c, evaluation, device) is Tri.MAYBE]
         if required is Tri.YES:
             return _Answer(Tri.NO, table)
     return _Answer(tri, table, tuple(unmet), missing_hardware)
 
 
-def _evaluate_required(clause: Clause, inventory: Inventory, device: int | None) -> Tri:
+def _evaluate_required(clause: Clause, evaluation: Evaluation, device: int | None) -> Tri:
     """Evaluate a clause of `require`: an absent fact satisfies it, unless it requires presence."""
-    absent = isinstance(inventory.reading(clause.key, device), Absent)
+    absent = isinstance(evaluation.inventory.reading(clause.key, device), Absent)
     requires_presence = any(test.op == "present" for alternative in clause.any_of for test in alternative)
-    return Tri.YES if absent and not requires_presence else evaluate(clause, inventory, device)
+    return Tri.YES if absent and not requires_presence else evaluation.answer(clause, device)
 
 
 def _lacks_hardware(clause: Clause, inventory: Inventory, device: int | None) -> bool:

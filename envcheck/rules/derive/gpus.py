@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
 from typing import NamedTuple
 
 from envcheck.core import versions
@@ -18,7 +17,7 @@ from envcheck.core.facts import (
     package_of_key,
 )
 from envcheck.core.nvidia import has_code, has_ptx, is_capability
-from envcheck.core.tables import GpuModel, Tables
+from envcheck.core.tables import GpuModel, Tables, plain_gpu_name
 from envcheck.rules.derive.inputs import missing_input, text_of, with_device_facts
 from envcheck.rules.derive.keys import ARCHITECTURES_SUFFIX
 from envcheck.rules.derive.torch_builds import CUDA_LABEL, unread_build, unread_platform
@@ -35,15 +34,12 @@ def visible_gpus(inventory: Inventory) -> Fact:
 
 def with_device_models(inventory: Inventory, tables: Tables) -> Inventory:
     """Add to each GPU what the table of GPU models says about its name."""
-    models: dict[str, GpuModel] = {}
-    if inventory.devices:
-        models = {_plain_name(name): model for model in tables.gpu_models for name in model.names}
 
     def facts_of(number: int) -> Iterator[Fact]:
         source = "derived from gpu.name"
         missing = missing_input(inventory, "gpu.name", device=number)
         name = text_of(inventory, "gpu.name", number)
-        model = None if missing else models.get(_plain_name(name)) or _similar_model(name, tables)
+        model = None if missing else tables.gpu_by_name.get(plain_gpu_name(name)) or _similar_model(name, tables)
         unlisted = missing or Unknown(f"{name} is not among the GPUs that are known")
         yield Fact("gpu.compute_capability", Known(model.compute_capability) if model else unlisted, source)
         yield Fact("gpu.kind", Known(model.kind) if model else unlisted, source)
@@ -64,11 +60,6 @@ def _similar_model(name: str, tables: Tables) -> GpuModel | None:
     ((first, *others), exact) = matches[0]
     sizes = {model.memory_gb for model in (first, *others)}
     return first if exact and len(sizes) == 1 else first._replace(memory_gb=())
-
-
-@lru_cache(maxsize=1024)
-def _plain_name(name: str) -> str:
-    return " ".join(name.lower().replace("-", " ").split()).removeprefix("nvidia ").removeprefix("geforce ")
 
 
 class _Code(NamedTuple):
