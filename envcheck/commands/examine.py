@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from envcheck import __version__, probes
 from envcheck.core import facts_file, i18n, training_facts, versions
@@ -39,6 +39,7 @@ from envcheck.core.findings import (
     Verdict,
     worst_first,
 )
+from envcheck.core.records import NamedTuple
 from envcheck.core.rules import Atlas, Builds, Cell, Fix, Matrix, Rule, Severity, Target
 from envcheck.core.suggestions import suggestion
 from envcheck.host.environment import own_python

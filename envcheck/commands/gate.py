@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from envcheck import __version__
 from envcheck.commands import declared_machine, examine
@@ -17,6 +17,7 @@ from envcheck.core.errors import InputError
 from envcheck.core.facts import Absent, Fact, Inventory, Known, Unknown, family, package_name
 from envcheck.core.findings import Evidence, Finding, Report
 from envcheck.core.i18n import ENGLISH, Language
+from envcheck.core.records import NamedTuple
 from envcheck.core.rules import Matrix, Severity, Target
 from envcheck.core.sanitize import inline
 from envcheck.core.suggestions import suggestion

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from envcheck.commands.project_files import ProjectFiles
 from envcheck.core.errors import InputError, Place
 from envcheck.core.facts import Fact, Known, Tri, Unknown
 from envcheck.core.findings import UNREADABLE, Diagnostic
+from envcheck.core.records import NamedTuple
 from envcheck.core.rules import Severity
 from envcheck.core.versions import satisfies
 from envcheck.host.files import is_file, path_exists, read_file, resolve_links

@@ -1,6 +1,6 @@
 """Errors that end a command, and the place in a file that an error or diagnostic points to."""
 
-from typing import NamedTuple
+from envcheck.core.records import NamedTuple
 
 
 class Place(NamedTuple):

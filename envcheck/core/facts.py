@@ -5,14 +5,16 @@ A *fact* is a key (`driver.version`), a reading and its source. A *reading* is `
 that rules may name. An *inventory* holds the facts of one machine, environment and configuration.
 
 Everything here is a frozen value, and a named tuple: these classes are on the start-up path, and importing
-`dataclasses`, which imports `inspect` and `ast`, takes as long as starting Python does. Annotations are not
-postponed for the same reason, because a named tuple compiles each annotation that is a string.
+`dataclasses`, which imports `inspect` and `ast`, takes as long as starting Python does. `core.records` makes
+them cheaper to define.
 """
 
 import enum
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
+
+from envcheck.core.records import NamedTuple
 
 
 class Tri(enum.IntEnum):

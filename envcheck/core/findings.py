@@ -6,11 +6,12 @@ Everything here is a frozen value. These classes are named tuples because they a
 
 import enum
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from envcheck.core.errors import Place
 from envcheck.core.facts import EMPTY_MAPPING, Fact, Inventory, Value
 from envcheck.core.i18n import ENGLISH, Language
+from envcheck.core.records import NamedTuple
 from envcheck.core.rules import Cell, Fix, Matrix, Rule, Severity, Target, When
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
+from envcheck.core.records import NamedTuple
 from envcheck.core.tables import GpuModel
 
 _NOISE = frozenset(

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
+
+from envcheck.core.records import NamedTuple
 
 # Marks that may not begin a line in Chinese, and marks that may not end one.
 _CLOSING = "，。；：、）》”」！？"  # noqa: RUF001 - those marks

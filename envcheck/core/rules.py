@@ -9,9 +9,10 @@ Everything here is a frozen value. These classes are named tuples because they a
 
 import enum
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from envcheck.core.facts import EMPTY_MAPPING, Kind, Value
+from envcheck.core.records import NamedTuple
 from envcheck.core.tables import Tables
 
 

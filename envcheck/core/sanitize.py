@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from envcheck.core.errors import Place
 from envcheck.core.facts import Fact, Inventory, Known, Unknown
 from envcheck.core.findings import Diagnostic, Report, Waiting
+from envcheck.core.records import NamedTuple
 from envcheck.core.rules import Matrix, Rule, Source
 
 # Format and bidirectional controls, which reorder or hide text but are not C0 or C1 controls; tag

@@ -5,7 +5,9 @@ These classes are on the start-up path; see `envcheck.core.facts`.
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
+
+from envcheck.core.records import NamedTuple
 
 
 class TorchBuild(NamedTuple):

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from envcheck.core.records import NamedTuple
 
 if TYPE_CHECKING:
     import selectors

@@ -35,9 +35,10 @@ The text form has one file a package and one fact a line, with the releases that
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from envcheck.core.errors import InputError
+from envcheck.core.records import NamedTuple
 
 YANKED, UNKNOWN_REQUIREMENTS = "yanked", "requirements-unknown"
 """Words that may follow the day of a release."""

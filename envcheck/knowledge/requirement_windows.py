@@ -7,10 +7,10 @@ If two pinned releases require an absent package in windows that do not overlap,
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
 
 from envcheck.core import markers, versions
 from envcheck.core.facts import Tri, normalised
+from envcheck.core.records import NamedTuple
 from envcheck.core.rules import Comparison
 from envcheck.knowledge.release_metadata import ReleaseTable
 

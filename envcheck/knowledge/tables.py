@@ -6,8 +6,9 @@ Only what runs after start-up reads these; `core.tables` has the rows that every
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
+from envcheck.core.records import NamedTuple
 from envcheck.core.rules import Matrix
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple
 
+from envcheck.core.records import NamedTuple
 from envcheck.lock.model import Pin
 
 

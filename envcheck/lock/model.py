@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from envcheck.core.facts import normalised
+from envcheck.core.records import NamedTuple
 
 FORMAT = "1"
 """The version of the header's layout; the parser refuses any other."""

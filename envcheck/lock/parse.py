@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator
-from typing import NamedTuple
 
 from packaging.version import InvalidVersion, Version
 
 from envcheck.core.errors import InputError
 from envcheck.core.facts import normalised
+from envcheck.core.records import NamedTuple
 from envcheck.lock.model import (
     FILENAME,
     FORMAT,

@@ -6,8 +6,7 @@ in peft 0.21.2.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from envcheck.core.records import NamedTuple
 from envcheck.memory.architecture import Decoder, ModelShape
 from envcheck.memory.tensors import Tensor
 from envcheck.memory.training import DEEPSPEED, FLOAT, WIDTH, Training

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 from envcheck.core.errors import InputError
+from envcheck.core.records import NamedTuple
 from envcheck.memory.architecture_table import (
     LARGEST,
     LONGEST_QUOTE,

@@ -12,8 +12,8 @@ the backward pass. `step` is the optimizer's step.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
 
+from envcheck.core.records import NamedTuple
 from envcheck.memory.activations import layer_bytes, loss_bytes
 from envcheck.memory.architecture import Decoder, ModelShape
 from envcheck.memory.parallelism import RankMemory, rank_memory

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import product
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
+from envcheck.core.records import NamedTuple
 from envcheck.memory import estimate
 from envcheck.memory.training import DDP, DEEPSPEED, FLOAT, FSDP, SHARDING_STAGE, WIDTH, Training
 

@@ -5,8 +5,7 @@ The formulas were taken from the code that each function names: torch 2.13.0, ac
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from envcheck.core.records import NamedTuple
 from envcheck.memory.training import (
     DDP,
     DEEPSPEED,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from envcheck.core.findings import UNREADABLE, Diagnostic, Verbosity
 from envcheck.core.i18n import ENGLISH, Language, pad, width, wrap
+from envcheck.core.records import NamedTuple
 from envcheck.core.sanitize import inline
 from envcheck.memory import estimate
 from envcheck.memory.architecture import ModelShape

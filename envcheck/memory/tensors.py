@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+
+from envcheck.core.records import NamedTuple
 
 
 class Tensor(NamedTuple):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
+from envcheck.core.records import NamedTuple
 from envcheck.memory.architecture import ModelShape
 from envcheck.memory.tensors import Tensor
 from envcheck.memory.training import ALL_LINEAR, DEEPSPEED, FLOAT, WIDTH, Training

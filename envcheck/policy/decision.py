@@ -7,7 +7,7 @@ faster than dataclasses.
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from enum import Enum
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 from envcheck.core.facts import Fact, Known
 from envcheck.core.findings import (
@@ -20,6 +20,7 @@ from envcheck.core.findings import (
     Verdict,
     worst_first,
 )
+from envcheck.core.records import NamedTuple
 from envcheck.core.rules import Severity
 from envcheck.rules.atlas import without_repetitions
 

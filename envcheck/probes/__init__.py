@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 from envcheck.core.errors import EnvcheckError
 from envcheck.core.facts import Inventory, Key, family
 from envcheck.core.plugins import plugins
+from envcheck.core.records import NamedTuple
 from envcheck.host.machine import Host
 
 

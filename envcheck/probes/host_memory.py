@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from envcheck.core.facts import Absent, Fact, Known, Reading, Unknown
+from envcheck.core.records import NamedTuple
 from envcheck.host.machine import Host
 
 MIB = 1024 * 1024

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 from envcheck.core.errors import ExamineError, InputError
+from envcheck.core.records import NamedTuple
 from envcheck.host.machine import Host
 
 INTERPRETERS = ("python", "python3")

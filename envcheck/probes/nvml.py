@@ -10,7 +10,7 @@ import re
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from envcheck.core.errors import InputError
 from envcheck.core.facts import Known, Reading, Unknown
@@ -21,6 +21,7 @@ from envcheck.core.nvidia import (
     OTHER_FOLDERS,
     code_in_words,
 )
+from envcheck.core.records import NamedTuple
 from envcheck.host.environment import own_python
 from envcheck.host.machine import Host
 from envcheck.host.processes import FinishedProcess, Running

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from envcheck.core.errors import Place
 from envcheck.core.facts import Absent, Fact, Known, Unknown, package_name
@@ -23,6 +22,7 @@ from envcheck.core.findings import (
     Waiting,
 )
 from envcheck.core.i18n import Language, width
+from envcheck.core.records import NamedTuple
 from envcheck.core.rules import Fix, Severity
 from envcheck.core.sanitize import inline
 from envcheck.core.training_facts import KEYS as TRAINING

@@ -6,11 +6,11 @@ This module uses a named tuple because it is on the start-up path of `doctor`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from envcheck.core.facts import Absent
 from envcheck.core.findings import UNREADABLE, Diagnostic, Finding, Question, Report
 from envcheck.core.i18n import Language
+from envcheck.core.records import NamedTuple
 from envcheck.core.rules import Severity
 from envcheck.reports.findings import fails, is_waived
 from envcheck.rules.conditional import later_release_avoids

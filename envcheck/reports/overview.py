@@ -6,12 +6,12 @@ It is in the user's language. This module uses a named tuple because it is on th
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
 
 from envcheck.core import versions
 from envcheck.core.facts import Absent, Fact, Inventory, Known, Unknown, package_key
 from envcheck.core.findings import JUDGED_TOGETHER, Diagnostic, Finding, Report, Verdict
 from envcheck.core.i18n import Language
+from envcheck.core.records import NamedTuple
 from envcheck.core.rules import Severity
 from envcheck.core.training_facts import KEYS as TRAINING
 from envcheck.reports.phrases import fact_text, value_text

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
-from typing import NamedTuple
 
 from envcheck.core import versions
 from envcheck.core.facts import EMPTY_MAPPING, Tri, family, package_key
 from envcheck.core.findings import Finding, Judgement, Verdict
+from envcheck.core.records import NamedTuple
 from envcheck.core.rules import Atlas, AtlasRow, Severity, Span
 
 _GENERATED = ("atlas", "requires-dist")

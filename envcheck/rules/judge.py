@@ -7,11 +7,11 @@ decided verdict.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
 
 from envcheck.core import versions
 from envcheck.core.facts import Absent, Inventory, Kind, Tri, Unknown, family, is_device_key
 from envcheck.core.findings import Evidence, Finding, Judgement, Verdict, Waiting
+from envcheck.core.records import NamedTuple
 from envcheck.core.rules import Clause, Rule, Severity, When
 from envcheck.rules.clauses import Evaluation, referenced_keys
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from envcheck.core import markers, versions
 from envcheck.core.facts import Fact, Inventory, Known, Tri, normalised, package_key, package_of_key
+from envcheck.core.records import NamedTuple
 from envcheck.core.rules import Requirement
 
 PUBLISHED = "published metadata of "

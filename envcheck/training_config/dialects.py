@@ -8,9 +8,10 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 from envcheck.core.facts import Value
+from envcheck.core.records import NamedTuple
 from envcheck.training_config.document import Document, Scalar, Section, SettingValue
 from envcheck.training_config.values import FALSE, TRUE, alternatives, as_number, same, shown, spelled
 

@@ -4,11 +4,12 @@ A reader (`readers/`) turns a text into documents; a dialect (`dialects`) knows 
 """
 
 from collections.abc import Mapping
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from envcheck.core.errors import Place
 from envcheck.core.facts import Unknown
 from envcheck.core.findings import Diagnostic
+from envcheck.core.records import NamedTuple
 
 
 class Section(NamedTuple):

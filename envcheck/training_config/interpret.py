@@ -8,11 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
-from typing import NamedTuple
 
 from envcheck.core.errors import Place
 from envcheck.core.facts import Fact, Known, Unknown
 from envcheck.core.findings import Diagnostic
+from envcheck.core.records import NamedTuple
 from envcheck.core.rules import Severity
 from envcheck.training_config.dialect_context import ARGUMENTS, DialectContext, location
 from envcheck.training_config.dialects import Dialect, DialectRow, recognised

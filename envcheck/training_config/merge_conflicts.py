@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 from envcheck.core.errors import Place
 from envcheck.core.facts import Fact, Unknown
 from envcheck.core.findings import Diagnostic
+from envcheck.core.records import NamedTuple
 from envcheck.core.rules import Severity
 from envcheck.training_config.dialects import Dialect, ExcludedRow, FilledRow
 from envcheck.training_config.document import Setting, SettingValue

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from envcheck.core.errors import InputError
 from envcheck.core.facts import EMPTY_MAPPING
 from envcheck.core.parsing import parse_json
+from envcheck.core.records import NamedTuple
 from envcheck.host.files import list_folder, read_file, read_start
 from envcheck.host.hub_cache import cached_model, is_repository
 from envcheck.memory import architecture

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from envcheck.commands.pin.drivers import driver_window
 from envcheck.commands.pin.target import LockTarget, describe, package_facts, violated_rules
 from envcheck.core import versions
 from envcheck.core.facts import Tri
+from envcheck.core.records import NamedTuple
 from envcheck.host.package_files import source_texts
 from envcheck.lock import model as lock
 from envcheck.lock.parse import parse_requirements

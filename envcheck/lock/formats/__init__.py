@@ -12,10 +12,11 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import NamedTuple, Protocol, cast
+from typing import Protocol, cast
 
 from envcheck.core.errors import InputError
 from envcheck.core.plugins import module_names
+from envcheck.core.records import NamedTuple
 from envcheck.lock.model import Lock
 
 _NONE: Mapping[str, str] = MappingProxyType({})

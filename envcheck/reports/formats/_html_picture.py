@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import NamedTuple
 
 from envcheck.core.facts import Absent, Inventory, Reading, Unknown, package_key
 from envcheck.core.findings import Diagnostic, Report
 from envcheck.core.i18n import Language, width
+from envcheck.core.records import NamedTuple
 from envcheck.reports.details import heading
 from envcheck.reports.formats._html_common import MARK_ORDER, escape
 from envcheck.reports.overview import MARKS, STACK, torch_build, training_phrases

@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from envcheck.core.errors import Place
 from envcheck.core.facts import Inventory
 from envcheck.core.findings import Diagnostic, Finding, Judgement, Plan, Question, Report, Verbosity
 from envcheck.core.i18n import Language, pad, width
+from envcheck.core.records import NamedTuple
 from envcheck.core.rules import Matrix, Target
 from envcheck.core.sanitize import inline
 from envcheck.reports.details import (

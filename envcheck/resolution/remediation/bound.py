@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from envcheck.core.facts import family, is_package_version_key, package_key
+from envcheck.core.records import NamedTuple
 from envcheck.core.rules import Rule
 from envcheck.resolution.remediation.cost import ADMINISTRATOR, Cost, CostModel
 from envcheck.resolution.remediation.problem import RemediationProblem

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect
-from typing import Any, NamedTuple
+from typing import Any
 
 from envcheck.core import versions
 from envcheck.core.facts import family, package_key, package_name
+from envcheck.core.records import NamedTuple
 from envcheck.resolution.remediation.moves import Changes, Proposal, count_moves, move_size
 from envcheck.resolution.remediation.problem import RemediationProblem
 from envcheck.resolution.remediation.releases import ReleaseChoices

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from envcheck.core import versions
 from envcheck.core.facts import Value
+from envcheck.core.records import NamedTuple
 from envcheck.core.rules import Rule
 
 _PATCH, _MINOR, _MAJOR, _OTHER_TRAINING = 1, 2, 3, 4

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from envcheck.core import versions
 from envcheck.core.facts import Fact, Inventory, Known, Tri, Value, package_key, package_name
+from envcheck.core.records import NamedTuple
 from envcheck.core.rules import Matrix
 from envcheck.knowledge.tables import ReleaseRow, released_with_torch, torch_releases
 from envcheck.resolution.remediation.moves import MoveSize, move_size

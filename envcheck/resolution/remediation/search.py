@@ -6,10 +6,11 @@ import heapq
 from collections.abc import Sequence
 from functools import partial
 from itertools import count
-from typing import Any, NamedTuple
+from typing import Any
 
 from envcheck.core.facts import Value
 from envcheck.core.findings import Finding
+from envcheck.core.records import NamedTuple
 from envcheck.resolution.remediation.bound import BoundModel, LowerBound
 from envcheck.resolution.remediation.cost import CostModel
 from envcheck.resolution.remediation.moves import Changes, count_moves

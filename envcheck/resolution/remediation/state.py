@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from typing import NamedTuple
 
 from envcheck.core.facts import Absent, Fact, Inventory, Known, Value, package_key, package_name
 from envcheck.core.findings import Finding, Verdict
+from envcheck.core.records import NamedTuple
 from envcheck.core.rules import Matrix, Requirement, Rule
 from envcheck.knowledge.generated_rules import requirement_rules
 from envcheck.resolution.remediation.moves import Changes

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import NamedTuple
 
 from envcheck.core import versions
 from envcheck.core.facts import Fact, Inventory, Known, Tri, Value, package_key, package_name
 from envcheck.core.findings import Finding, Verdict
+from envcheck.core.records import NamedTuple
 from envcheck.core.rules import Ref, Rule
 from envcheck.resolution.remediation.moves import Changes, Proposal
 from envcheck.resolution.remediation.releases import ReleaseChoices

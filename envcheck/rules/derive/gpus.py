@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 from envcheck.core import versions
 from envcheck.core.facts import (
@@ -17,6 +16,7 @@ from envcheck.core.facts import (
     package_of_key,
 )
 from envcheck.core.nvidia import has_code, has_ptx, is_capability
+from envcheck.core.records import NamedTuple
 from envcheck.core.tables import GpuModel, Tables, plain_gpu_name
 from envcheck.rules.derive.inputs import missing_input, text_of, with_device_facts
 from envcheck.rules.derive.keys import ARCHITECTURES_SUFFIX
@@ -39,7 +39,9 @@ def with_device_models(inventory: Inventory, tables: Tables) -> Inventory:
         source = "derived from gpu.name"
         missing = missing_input(inventory, "gpu.name", device=number)
         name = text_of(inventory, "gpu.name", number)
-        model = None if missing else tables.gpu_by_name.get(plain_gpu_name(name)) or _similar_model(name, tables)
+        model = (
+            None if missing else tables.gpu_by_name.get(plain_gpu_name(name)) or _similar_model(name, tables)
+        )
         unlisted = missing or Unknown(f"{name} is not among the GPUs that are known")
         yield Fact("gpu.compute_capability", Known(model.compute_capability) if model else unlisted, source)
         yield Fact("gpu.kind", Known(model.kind) if model else unlisted, source)

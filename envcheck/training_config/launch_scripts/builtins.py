@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
 
 from envcheck.core.facts import Tri
+from envcheck.core.records import NamedTuple
 from envcheck.training_config.launch_scripts.expansion import POSITION, Expander
 from envcheck.training_config.launch_scripts.syntax import SimpleCommand
 from envcheck.training_config.launch_scripts.values import (

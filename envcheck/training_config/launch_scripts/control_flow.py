@@ -7,9 +7,9 @@ afterwards, and its reason names the line it depends on.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
 
 from envcheck.core.facts import Tri
+from envcheck.core.records import NamedTuple
 from envcheck.training_config.launch_scripts import conditions
 from envcheck.training_config.launch_scripts.arithmetic import assigned_names
 from envcheck.training_config.launch_scripts.expansion import Expander

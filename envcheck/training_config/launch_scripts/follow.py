@@ -7,8 +7,8 @@ A script is followed as if it were started without arguments, and as if variable
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
 
+from envcheck.core.records import NamedTuple
 from envcheck.training_config.launch_scripts import slurm
 from envcheck.training_config.launch_scripts.control_flow import ControlFlow
 from envcheck.training_config.launch_scripts.parser import parse

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import NamedTuple
 
+from envcheck.core.records import NamedTuple
 from envcheck.training_config.launch_scripts.values import Argument, base_name
 
 # Arguments of launchers that take no value; every other argument takes one. From torch/distributed/run.py of

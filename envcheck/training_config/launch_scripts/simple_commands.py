@@ -6,9 +6,10 @@ import contextlib
 import re
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from envcheck.core.facts import Tri
+from envcheck.core.records import NamedTuple
 from envcheck.training_config.launch_scripts import conditions
 from envcheck.training_config.launch_scripts.builtins import BUILTINS, FOLDER, Invocation
 from envcheck.training_config.launch_scripts.expansion import Expander

@@ -5,7 +5,9 @@ Every node has `at`, the offset in the author's text at which it begins.
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
+
+from envcheck.core.records import NamedTuple
 
 
 class NotAScriptError(Exception):

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
+from envcheck.core.records import NamedTuple
 from envcheck.training_config.launch_scripts.syntax import Text, Word
 
 NAME = re.compile(r"[A-Za-z_]\w*")

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from envcheck.core.errors import InputError
 from envcheck.core.plugins import plugins
+from envcheck.core.records import NamedTuple
 from envcheck.training_config.document import Document
 
 Beside: TypeAlias = Callable[[str], str | None]

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from envcheck.core.errors import InputError, Place
 from envcheck.core.parsing import DEEPEST, TOO_DEEP, check_json, parse_json
+from envcheck.core.records import NamedTuple
 from envcheck.training_config.document import Document, Section, Setting, SettingValue
 from envcheck.training_config.readers import ConfigReader
 from envcheck.training_config.source_lines import SourceLines
