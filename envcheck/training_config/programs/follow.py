@@ -12,9 +12,9 @@ from typing import NamedTuple
 from envcheck.core.facts import Tri
 from envcheck.training_config.programs.expressions import ProgramTooLongError
 from envcheck.training_config.programs.hydra import ReadConfiguration
-from envcheck.training_config.programs.interpreter import FollowedCall
 from envcheck.training_config.programs.libraries import Follower
 from envcheck.training_config.programs.modules import Project
+from envcheck.training_config.programs.recorded_calls import FollowedCall
 from envcheck.training_config.programs.values import Record, Value
 
 

@@ -8,13 +8,10 @@ from collections.abc import Mapping
 
 from envcheck.core.facts import Unknown
 from envcheck.training_config.programs.hydra import put_at
-from envcheck.training_config.programs.interpreter import (
-    Arguments,
-    FollowedCall,
-    Interpreter,
-    ModuleValue,
-)
+from envcheck.training_config.programs.interpreter import Interpreter
 from envcheck.training_config.programs.modules import Module, Project, is_inside
+from envcheck.training_config.programs.recorded_calls import Arguments, FollowedCall
+from envcheck.training_config.programs.references import ModuleValue
 from envcheck.training_config.programs.values import (
     MISSING,
     ClassValue,

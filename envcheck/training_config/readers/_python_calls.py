@@ -17,9 +17,9 @@ from envcheck.core.facts import Unknown
 from envcheck.training_config.document import Document, Section, Setting, SettingValue
 from envcheck.training_config.programs.expressions import computed
 from envcheck.training_config.programs.follow import FollowedProgram
-from envcheck.training_config.programs.interpreter import Arguments, FollowedCall, KeywordGiven
 from envcheck.training_config.programs.modules import never_read, parse
 from envcheck.training_config.programs.names import is_beside, names
+from envcheck.training_config.programs.recorded_calls import Arguments, FollowedCall, KeywordGiven
 from envcheck.training_config.programs.values import Record, Thing, quoted
 from envcheck.training_config.readers import INSTEAD_OF_PROGRAM
 from envcheck.training_config.readers._python_literals import AssignedNames, Literals, plain

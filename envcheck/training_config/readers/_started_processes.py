@@ -10,7 +10,7 @@ from envcheck.core.errors import InputError
 from envcheck.core.facts import Tri, Unknown
 from envcheck.training_config.document import Document
 from envcheck.training_config.programs.follow import FollowedProgram
-from envcheck.training_config.programs.interpreter import FollowedCall
+from envcheck.training_config.programs.recorded_calls import FollowedCall
 from envcheck.training_config.programs.values import MISSING, Record, Value, is_list
 from envcheck.training_config.readers import Beside, _shell_lines
 

@@ -1,0 +1,144 @@
+"""Results of built-in functions, of methods of texts, and of os.path, for known values."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Mapping
+
+from envcheck.training_config.programs.recorded_calls import Arguments
+from envcheck.training_config.programs.values import (
+    MISSING,
+    ClassValue,
+    File,
+    LibraryName,
+    ProjectFunction,
+    Record,
+    Value,
+    is_known,
+    is_list,
+    parent,
+    truth,
+)
+
+_LONGEST_TEXT = 10_000
+_TEXT_METHODS = frozenset({
+    "capitalize", "endswith", "lower", "lstrip", "removeprefix", "removesuffix", "replace", "rstrip",
+    "startswith", "strip", "title", "upper",
+})  # fmt: skip
+UNCHANGED = frozenset({
+    "Path", "abspath", "asdict", "copy", "deepcopy", "expanduser", "realpath", "resolve", "str",
+    "structured", "to_container", "to_object", "vars",
+})  # fmt: skip
+_TYPES: Mapping[str, type] = {
+    "str": str,
+    "int": int,
+    "float": float,
+    "bool": bool,
+    "list": tuple,
+    "tuple": tuple,
+}
+
+
+def method_of_text(text: str, name: str, given: Arguments) -> Value:
+    """Return the result of a method of a text or of a path, or MISSING."""
+    if name in _TEXT_METHODS:
+        return _text_method(text, name, given)
+    if name == "split" and len(given.positional) <= 1 and all(map(is_known, given.positional)):
+        separator = given.positional[0] if given.positional else None
+        return (
+            tuple(text.split(separator))
+            if separator is None or (isinstance(separator, str) and separator)
+            else MISSING
+        )
+    if name == "join" and given.positional and is_list(given.positional[0]):
+        parts = [part for part in given.positional[0] if isinstance(part, str)]
+        whole = len(parts) == len(given.positional[0]) and sum(map(len, parts)) < _LONGEST_TEXT
+        return text.join(parts) if whole else MISSING
+    if name in ("open", "read_text"):
+        return File(text)
+    return text if name in ("resolve", "absolute", "expanduser") else MISSING
+
+
+def _text_method(text: str, name: str, given: Arguments) -> Value:
+    if not all(map(is_known, given.positional)) or given.keywords:
+        return MISSING
+    try:
+        found = getattr(text, name)(*given.positional)
+    except (TypeError, ValueError):
+        return MISSING
+    return found if not isinstance(found, str) or len(found) < _LONGEST_TEXT else MISSING
+
+
+def of_values(name: str, first: Value, given: Arguments) -> Value:
+    """Return the result of a built-in function of values alone, or MISSING."""
+    found: Value = MISSING
+    if name in ("str", "int", "float", "bool"):
+        found = converted(name, first)
+    elif name in ("list", "tuple", "set", "sorted", "reversed"):
+        found = first if is_list(first) else () if first is MISSING else MISSING
+    elif name == "len" and is_known(first) and (is_list(first) or isinstance(first, str)):
+        found = len(first)
+    elif name == "isinstance":
+        found = _is_instance(first, given.get("", 1))
+    elif name == "vars" and isinstance(first, Record):
+        found = first
+    elif name == "open" and isinstance(first, str):
+        found = File(first)
+    elif name == "print":
+        found = None
+    elif name in ("any", "all", "min", "max"):
+        found = _of_items(name, first if is_list(first) else given.positional)
+    return found
+
+
+def _of_items(name: str, values: tuple[Value, ...]) -> Value:
+    """Return the result of `any`, `all`, `min` or `max`, or MISSING."""
+    if name in ("any", "all"):
+        held = [truth(each) for each in values]
+        return MISSING if None in held else any(held) if name == "any" else all(held)
+    if not values or not all(type(each) in (int, float) for each in values):
+        return MISSING
+    return min(values) if name == "min" else max(values)
+
+
+def of_paths(name: str, paths: tuple[str, ...]) -> Value:
+    """Return the result of a function of os.path, or MISSING."""
+    if name == "join" and paths:
+        return posixpath.join(*paths)
+    if name == "dirname" and paths:
+        return parent(paths[0]) if paths[0].startswith(".") else posixpath.dirname(paths[0])
+    return paths[0] if name in UNCHANGED and paths else MISSING
+
+
+def converted(name: str, value: Value) -> Value:
+    """Return a value as the built-in type `name` makes it, or MISSING."""
+    if value is MISSING:
+        return {"str": "", "int": 0, "float": 0.0, "bool": False}[name]
+    if name == "bool":
+        held = truth(value)
+        return MISSING if held is None else held
+    if not is_known(value) or is_list(value) or value is None:
+        return MISSING
+    try:
+        return {"str": str, "int": int, "float": float}[name](value)
+    except (ValueError, OverflowError):
+        return MISSING
+
+
+def _is_instance(value: Value, kind: Value) -> Value:
+    """Return whether a value is of a built-in type, or MISSING."""
+    kinds = kind if is_list(kind) else (kind,)
+    names = [each.name.removeprefix("builtins.") for each in kinds if isinstance(each, LibraryName)]
+    if len(names) != len(kinds) or not all(name in _TYPES or name == "dict" for name in names):
+        return MISSING
+    if isinstance(value, Record):
+        return "dict" in names if value.role == "dict" else MISSING
+    if isinstance(value, ClassValue | ProjectFunction):
+        return False
+    if is_list(value):
+        return bool({"list", "tuple"} & {*names})
+    return (
+        any(isinstance(value, _TYPES[name]) for name in names if name in _TYPES)
+        if is_known(value)
+        else MISSING
+    )

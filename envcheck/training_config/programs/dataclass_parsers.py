@@ -1,0 +1,134 @@
+"""Parsers that make dataclasses of a command line or a file: HfArgumentParser and its kind."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Sequence
+
+from envcheck.core.facts import Unknown
+from envcheck.training_config.programs.command_lines import CommandLines
+from envcheck.training_config.programs.recorded_calls import Arguments, FollowedCall, KeywordGiven
+from envcheck.training_config.programs.values import (
+    MISSING,
+    ClassValue,
+    LibraryName,
+    ProjectFunction,
+    Record,
+    Thing,
+    Value,
+    is_list,
+)
+
+DATACLASS_PARSES = (
+    "parse_args_into_dataclasses", "parse_args_and_config", "parse", "parse_yaml_file", "parse_json_file",
+    "parse_yaml_and_args", "parse_dict",
+)  # fmt: skip
+"""Methods of transformers' HfArgumentParser and of the classes that TRL and others derive from it."""
+
+_FILE_ARGUMENTS = ("json_file", "yaml_file", "args")
+_LISTS = re.compile(r"\b(?:[Ll]ist|Sequence)\b")
+
+
+class DataclassParsers(CommandLines):
+    """Interpreter that knows parsers of dataclasses."""
+
+    _dataclass_parsers: dict[str, tuple[Value, ...]] = {}  # noqa: RUF012 - replaced for each object
+
+    def _dataclass_parser(self, classes: Value) -> Value:
+        found = classes if is_list(classes) else () if classes is MISSING else (classes,)
+        maker = f"parser {len(self._dataclass_parsers) + 1}"
+        self._dataclass_parsers = {**self._dataclass_parsers, maker: found}
+        return Thing(maker, certain=True)
+
+    def _parsed_dataclasses(
+        self, classes: tuple[Value, ...], method: str, given: Arguments, node: ast.Call
+    ) -> Value:
+        """Return an object of each class with the values of the command line and of a file that it names."""
+        file = self._file_to_parse(method, given)
+        if file is not None:
+            return tuple(self._from_file(each, classes, file, node) for each in classes)
+        found = tuple(self._from_command_line(each, node) for each in classes)
+        if given.keyword("return_remaining_strings") is True:
+            return (*found, Unknown("they are arguments of no class"))
+        return found[0] if method == "parse" and len(found) == 1 else found
+
+    def _file_to_parse(self, method: str, given: Arguments) -> Record | None:
+        """Return what a method parses instead of the command line, or None."""
+        if method not in ("parse_json_file", "parse_yaml_file", "parse_dict"):
+            return None
+        source = given.positional[0] if given.positional else MISSING
+        source = next((each.value for each in given.keywords if each.name in _FILE_ARGUMENTS), source)
+        if isinstance(source, Record):
+            return source
+        if not isinstance(source, str) or source == self.given.get("config"):
+            return None
+        content = self._loaded(source)
+        return content if isinstance(content, Record) else None
+
+    def _from_file(self, cls: Value, classes: Sequence[Value], file: Record, node: ast.Call) -> Value:
+        """Return an object of a dataclass with the values of a file; a library's class takes what is left."""
+        others = [each for each in classes if isinstance(each, ClassValue) and each is not cls]
+        of_others = {name for each in others for name in self.fields(each)}
+        if not isinstance(cls, ClassValue):
+            items = {name: value for name, value in file.items.items() if name not in of_others}
+            return Record(items, "namespace", rest="the command line may set it")
+        items = self.fields(cls)
+        library = next((each for each in cls.lineage() if isinstance(each, LibraryName)), None)
+        for name, value in file.items.items():
+            if name in items or (library is not None and name not in of_others):
+                items[name] = value
+        if library is not None:
+            owner, _, name = library.name.rpartition(".")
+            keywords = tuple(KeywordGiven(key, value, node) for key, value in items.items())
+            arguments = Arguments((), keywords, file.rest)
+            self.calls.append(FollowedCall(name, owner, node, self.path, arguments, tuple(self.conditions)))
+        return Record(items, "object", cls, rest="a library defines it" if library is not None else file.rest)
+
+    def _from_command_line(self, cls: Value, node: ast.Call) -> Value:
+        file: Value = self._loaded(self.given["config"]) if "config" in self.given else Record({})
+        from_file = file.items if isinstance(file, Record) else {}
+        why = self.rest or ("" if isinstance(file, Record) else "a configuration file may set it")
+        stated = {**from_file, **self.given}
+        if not isinstance(cls, ClassValue):
+            return Record(stated, "namespace", rest="the command line may set it")
+        items = self.fields(cls)
+        lists = _list_fields(cls)
+        stated.update({name: self._option(name, takes_list=True) for name in lists if name in self.given})
+        if why:
+            items = {name: Unknown(why) for name in items}
+        items.update({name: value for name, value in stated.items() if name in items})
+        library = next((each for each in cls.lineage() if isinstance(each, LibraryName)), None)
+        if library is not None:
+            owner, _, name = library.name.rpartition(".")
+            # What the file or the command line states has its place there.
+            given = tuple(KeywordGiven(key, value, node) for key, value in items.items() if key not in stated)
+            items = {**stated, **items}
+            if not why:
+                conditions = tuple(self.conditions)
+                self.calls.append(
+                    FollowedCall(name, owner, node, self.path, Arguments((), given), conditions)
+                )
+        record = Record(items, "object", cls, rest="a library defines it" if library is not None else "")
+        after = self._in_class(cls, "__post_init__", record)
+        if isinstance(after, ProjectFunction):
+            self.call_function(after, Arguments((), ()))
+        return record
+
+
+def parses_dataclasses(name: str) -> bool:
+    """Return whether a class makes dataclasses from a command line, as HfArgumentParser does."""
+    return name == "TrlParser" or (name.endswith("ArgumentParser") and name != "ArgumentParser")
+
+
+def _list_fields(cls: ClassValue) -> set[str]:
+    """Return the fields of a dataclass that are annotated as lists."""
+    return {
+        statement.target.id
+        for each in cls.lineage()
+        if isinstance(each, ClassValue)
+        for statement in each.node.body
+        if isinstance(statement, ast.AnnAssign)
+        and isinstance(statement.target, ast.Name)
+        and _LISTS.search(ast.unparse(statement.annotation))
+    }

@@ -1,0 +1,361 @@
+"""Variables, attributes and imports of a followed program."""
+
+from __future__ import annotations
+
+import ast
+from abc import abstractmethod
+from functools import reduce
+
+from envcheck.core.facts import Unknown
+from envcheck.training_config.programs.expressions import Expressions, computed
+from envcheck.training_config.programs.modules import Module, Project
+from envcheck.training_config.programs.names import is_beside
+from envcheck.training_config.programs.recorded_calls import Arguments, FollowedCall
+from envcheck.training_config.programs.references import BoundName, Imported, Method, ModuleValue
+from envcheck.training_config.programs.values import (
+    MISSING,
+    ClassValue,
+    File,
+    LibraryName,
+    OneOf,
+    Parser,
+    ProjectFunction,
+    Record,
+    Super,
+    Thing,
+    Value,
+    Variables,
+    either,
+    is_list,
+    parent,
+    quoted,
+    same,
+    truth,
+)
+
+_OF_THE_MAIN_PROCESS = frozenset({"is_main_process", "is_local_main_process", "is_world_process_zero"})
+_DTYPES = frozenset({"bfloat16", "float16", "float32", "half", "float", "float64", "int8", "uint8"})
+_DICTIONARY = frozenset({"get", "items", "keys", "values", "pop", "setdefault", "update", "copy"})
+
+
+class CallFrame:
+    """Call of a function that is being followed: what it returns, and the names that are global in it."""
+
+    def __init__(self, function: ProjectFunction | None) -> None:
+        self.function = function
+        self.returned: list[Value] = []
+        self.globals: set[str] = set()
+        self.path = ""
+
+
+class Names(Expressions):
+    """Evaluator that knows the variables of a program and its modules; calls are left to subclasses.
+
+    `calls` are those of libraries, `unread` the packages that it depends on.
+    """
+
+    def __init__(self, project: Project) -> None:
+        super().__init__()
+        self.project = project
+        self.calls: list[FollowedCall] = []
+        self.followed: set[ast.AST] = set()  # functions and classes whose code was followed
+        self.unread: set[str] = set()
+        self.packages: set[str] = set()
+        self.incomplete = ""
+        self.unfreezes = False  # it makes parameters trainable, perhaps those that it froze before
+        self._frames: list[CallFrame] = []
+        self._waiting: list[ProjectFunction] = []  # functions given to something that may call them
+        self._assigning: ast.Assign | None = None  # the assignment that is followed now
+        self._iterated: dict[str, str] = {}  # the expression that each variable of a loop takes its values of
+        self._path = ""
+
+    @property
+    def path(self) -> str:
+        """Return the file that is followed now."""
+        return self._path
+
+    @abstractmethod
+    def run_module(self, module: Module) -> None:
+        """Follow the statements of a module once."""
+
+    @abstractmethod
+    def call_function(self, function: ProjectFunction, given: Arguments) -> Value:
+        """Return what a function of the project returns for the arguments."""
+
+    # --- imports ----------------------------------------------------------------------------------
+
+    def _module(self, scope: Variables) -> Module:
+        del scope
+        module = self.project.read(self._path)
+        return module if module is not None else Module(self._path, ast.Module([], []))
+
+    def _import(self, node: ast.Import | ast.ImportFrom, scope: Variables) -> bool:
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                self._note_package(alias.name, 0)
+                package, _, last = alias.name.rpartition(".")
+                if alias.asname and package:
+                    scope.names[alias.asname] = Imported(package, 0, last, self._path)
+                else:
+                    name = alias.name.partition(".")[0]
+                    scope.names[alias.asname or name] = Imported("", 0, name, self._path)
+            return False
+        package = node.module or ""
+        if not node.level:
+            self._note_package(package, 0)
+        for alias in node.names:
+            if alias.name == "*":
+                self._import_all(package, node.level, scope)
+                continue
+            scope.names[alias.asname or alias.name] = Imported(package, node.level, alias.name, self._path)
+        return False
+
+    def _note_package(self, name: str, level: int) -> None:
+        if not level:
+            self.packages.add(name.partition(".")[0])
+
+    def _import_all(self, package: str, level: int, scope: Variables) -> None:
+        module = self.project.find(package, level, self._path)
+        if module is not None:
+            self.run_module(module)
+            scope.names.update(
+                {name: value for name, value in module.scope.names.items() if not name.startswith("_")}
+            )
+
+    def resolved(self, value: Value) -> Value:
+        """Return what an imported name stands for; its module is followed when the name is first used."""
+        if isinstance(value, OneOf):
+            result = reduce(either, map(self.resolved, value.options))
+            return Unknown("one of several definitions") if result is MISSING else result
+        if not isinstance(value, Imported):
+            return value
+        if value.found is None:
+            value.found = Unknown(f"{value.name} is imported in a circle")
+            value.found = self._resolve(value)
+        return value.found
+
+    def _resolve(self, value: Imported) -> Value:
+        """Return what an imported name stands for, from the project or a library."""
+        inside = f"{value.package}.{value.name}" if value.package else value.name
+        module = (
+            self.project.find(value.package, value.level, value.path)
+            if value.package or value.level
+            else None
+        )
+        if module is not None:
+            self.run_module(module)
+            found = module.scope.find(value.name)
+            if found is not MISSING:
+                return self.resolved(found)
+        submodule = self.project.find(inside, value.level, value.path)
+        if submodule is not None:
+            return ModuleValue(submodule)
+        if value.level:
+            return Unknown(f"{value.name} is not in the project")
+        return LibraryName(inside)
+
+    # --- attributes -------------------------------------------------------------------------------
+
+    def value(self, node: ast.expr | None, scope: Variables) -> Value:
+        """Return the value of an expression; a part of what a library made is the library's too."""
+        found = super().value(node, scope)
+        if isinstance(found, Unknown) and isinstance(node, ast.Subscript):
+            return made_by_library(self.value(node.value, scope)) or found
+        return self.resolved(found)
+
+    def attribute(self, owner: Value, name: str, node: ast.AST) -> Value:  # noqa: PLR0911, PLR0912, C901 - each kind
+        """Return an attribute of a value."""
+        match owner:
+            case Record():
+                return self._member(owner, name)
+            case ModuleValue(module=module):
+                self.run_module(module)
+                found = module.scope.find(name)
+                if found is not MISSING:
+                    return self.resolved(found)
+                inner = self.project.find(name, 1, module.path)
+                return ModuleValue(inner) if inner is not None else computed(node)
+            case LibraryName(name=library):
+                return name if library == "torch" and name in _DTYPES else LibraryName(f"{library}.{name}")
+            case ClassValue():
+                found = self._in_class(owner, name)
+                return found if found is not MISSING else computed(node)
+            case OneOf(options=options):
+                found = reduce(either, (self.attribute(option, name, node) for option in options))
+                return computed(node) if found is MISSING else found
+            case Super(owner=inner, after=after):
+                found = self._inherited(inner, after, name)
+                return found if found is not MISSING else LibraryName(f"super.{name}")
+            case ProjectFunction():  # such as train.remote
+                self._waiting.append(owner)
+                return computed(node)
+            case Thing() if name in _OF_THE_MAIN_PROCESS:
+                return True
+            case Thing(given=dict() as settings) if name in settings:
+                self._name_used(name, node)
+                return settings[name]
+            case str() if name == "parent" and "/" in owner:
+                return parent(owner)
+            case str() | File() | Parser() | Thing():
+                self._name_used(name, node)
+                return BoundName(owner, name)
+            case _:
+                self._name_used(name, node)
+                return computed(node) if isinstance(node, ast.expr) else Unknown(f"{name} is computed")
+
+    def _name_used(self, name: str, node: ast.AST) -> None:
+        """Record the name of an attribute of something that is not known."""
+        if name not in ("requires_grad", "requires_grad_") and isinstance(
+            getattr(node, "ctx", None), ast.Load
+        ):
+            self.names.add(name)
+
+    def _member(self, owner: Record, name: str) -> Value:
+        """Return an attribute of a record: an item, or a member of its class."""
+        if owner.role == "dict":
+            return Method(owner, name)
+        if name in owner.items:
+            return self.resolved(owner.items[name])
+        if owner.made_from is not None:
+            found = self._in_class(owner.made_from, name, owner)
+            if found is not MISSING:
+                return found
+        if owner.role == "namespace" and name in _DICTIONARY:
+            return Method(owner, name)
+        found = owner.get(name)
+        if found is MISSING:
+            self.names.add(name)
+            return Unknown(f"{name} is computed when the program runs")
+        return found
+
+    def _in_class(self, cls: ClassValue, name: str, owner: Value = None) -> Value:
+        """Return a member of a class or its bases; a method is bound to `owner`, a property is followed."""
+        for each in cls.lineage():
+            if not isinstance(each, ClassValue) or name not in each.members:
+                continue
+            found = each.members[name]
+            if not isinstance(found, ProjectFunction):
+                return self.resolved(found)
+            marks = {getattr(mark, "id", getattr(mark, "attr", "")) for mark in found.marks}
+            if "staticmethod" in marks:
+                return found
+            bound = ProjectFunction(
+                found.node,
+                found.module,
+                found.scope,
+                cls if "classmethod" in marks else owner,
+                each,
+                marks=found.marks,
+            )
+            if owner is not None and marks & {"property", "cached_property"}:
+                return self.call_function(bound, Arguments((), ()))
+            return bound
+        return MISSING
+
+    def _inherited(self, owner: Value, after: ClassValue | None, name: str) -> Value:
+        """Return a member that `super()` finds."""
+        cls = owner.made_from if isinstance(owner, Record) else owner
+        if not isinstance(cls, ClassValue):
+            return MISSING
+        lineage = cls.lineage()
+        start = next((i + 1 for i, each in enumerate(lineage) if each is after), 1)
+        for each in lineage[start:]:
+            if isinstance(each, ClassValue) and name in each.members:
+                found = each.members[name]
+                if isinstance(found, ProjectFunction):
+                    return ProjectFunction(
+                        found.node, found.module, found.scope, owner, each, marks=found.marks
+                    )
+                return self.resolved(found)
+        return MISSING
+
+    # --- assignments ------------------------------------------------------------------------------
+
+    def bind(self, target: ast.expr, value: Value, scope: Variables) -> None:
+        """Give a value to the target of an assignment."""
+        match target:
+            case ast.Name(id=name):
+                frame = self._frames[-1] if self._frames else None
+                if frame is not None and name in frame.globals:
+                    scope = _outermost(scope)
+                scope.names[name] = value
+            case ast.Tuple(elts=parts) | ast.List(elts=parts):
+                values = value if is_list(value) else ()
+                fits = len(values) == len(parts) and not any(isinstance(each, ast.Starred) for each in parts)
+                made = made_by_library(value)
+                for index, part in enumerate(parts):
+                    inner = values[index] if fits else made if made is not None else computed(part)
+                    self.bind(part, inner, scope)
+            case ast.Starred(value=inner):
+                self.bind(inner, computed(inner), scope)
+            case ast.Attribute(value=owner, attr=name):
+                self._set_attribute(self.value(owner, scope), target, value)
+            case ast.Subscript(value=owner, slice=key):
+                held, name = self.value(owner, scope), self.value(key, scope)
+                if isinstance(held, Record) and isinstance(name, str):
+                    self.put(held, name, value)
+                elif isinstance(held, Record):
+                    held.rest = held.rest or "a computed key of it is set"
+            case _:
+                pass
+
+    def _set_attribute(self, owner: Value, target: ast.Attribute, value: Value) -> None:
+        name = target.attr
+        if isinstance(owner, Record) and owner.role != "dict":
+            self.put(owner, name, value)
+            return
+        if isinstance(owner, Thing) and owner.given is not None:
+            owner.given[name] = self._settled(owner.given.get(name, MISSING), value, owner.born)
+        if isinstance(owner, ModuleValue):
+            owner.module.scope.names[name] = value
+            return
+        if isinstance(owner, ClassValue):
+            owner.members[name] = Unknown("it is set under a condition") if self.conditions else value
+        if name == "requires_grad" and is_beside(self._spelled_owner(target.value)):
+            return
+        if name == "requires_grad" and value is not False:
+            self.unfreezes = True
+        elif name == "requires_grad":
+            self._note_freezing(target)
+        switched_on = name in ("requires_grad", "requires_grad_") and value is True
+        if not switched_on and (name == "requires_grad" or truth(value) is not False):
+            self.names.add(name)
+
+    def _note_freezing(self, target: ast.Attribute) -> None:
+        """Record `parameter.requires_grad = False` as the call that does the same."""
+        function = ast.copy_location(ast.Attribute(target.value, "requires_grad_", ast.Load()), target)
+        call = ast.copy_location(ast.Call(function, [], []), target)
+        owner = self._spelled_owner(target.value)
+        given = Arguments((False,), ())
+        self.calls.append(
+            FollowedCall("requires_grad_", owner, call, self._path, given, tuple(self.conditions))
+        )
+
+    def _spelled_owner(self, node: ast.expr) -> str:
+        """Return an expression as it is written; for the variable of a loop, what the loop goes through."""
+        return self._iterated.get(node.id, node.id) if isinstance(node, ast.Name) else quoted(node)
+
+    def put(self, record: Record, name: str, value: Value) -> None:
+        """Set an item of a record; one that is set under an undecided condition is not known afterwards."""
+        record.items[name] = self._settled(record.items.get(name, MISSING), value, record.born)
+
+    def _settled(self, before: Value, value: Value, born: int) -> Value:
+        """Return what an item is after it was set, perhaps under a condition that is not decided."""
+        if len(self.conditions) > born and not same(before, value):
+            return Unknown(f"it is set only where {self.conditions[born]}")
+        return value
+
+
+def made_by_library(value: Value) -> Thing | None:
+    """Return what stands for a part of something that a library made, or None."""
+    if isinstance(value, BoundName):
+        value = value.owner
+    if isinstance(value, LibraryName):
+        return Thing(value.name)
+    return Thing(value.maker) if isinstance(value, Thing) else None
+
+
+def _outermost(scope: Variables) -> Variables:
+    while scope.around is not None:
+        scope = scope.around
+    return scope
