@@ -21,6 +21,7 @@ _CHANGEABLE = frozenset({"pkg", "train", "env"})
 _OF_ALL_PACKAGES = frozenset(
     {
         "packages.without_wheel",
+        "packages.withdrawn",
         "torch.packages_of_another_release",
         "torch.packages_of_another_build",
         "torch.flash_attn_of_another_build",

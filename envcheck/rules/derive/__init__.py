@@ -21,6 +21,7 @@ from envcheck.rules.derive.packages import (
     with_ascend,
     with_compiled_packages,
     with_published_wheels,
+    withdrawn,
 )
 from envcheck.rules.derive.torch_builds import with_torch_build
 from envcheck.rules.derive.training import derive_training
@@ -55,6 +56,7 @@ def derive_machine(read: Inventory, matrix: Matrix) -> Inventory:
         torch_from_wheel(read),
         library_named(read),
         unsloth_release(read),
+        withdrawn(read, tables),
     ]
     inventory = with_derived(with_device_models(read, tables), made)
     inventory = with_torch_build(inventory, tables)

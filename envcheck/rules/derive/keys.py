@@ -262,6 +262,9 @@ KEYS = {
     "packages.without_wheel": Key(
         Kind.WORDS, "listed packages of which no published wheel fits this Python and C library"
     ),
+    "packages.withdrawn": Key(
+        Kind.WORDS, "packages whose release its authors have withdrawn, with the reason that the index gives"
+    ),
     "packages.from_wheels": Key(
         Kind.FLAG, "whether packages are installed from wheels: not where conda manages the environment"
     ),

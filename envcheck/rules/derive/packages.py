@@ -115,6 +115,23 @@ def with_published_wheels(inventory: Inventory, matrix: Matrix) -> Inventory:
     return with_derived(inventory, facts)
 
 
+def withdrawn(inventory: Inventory, tables: Tables) -> Fact:
+    """Return which releases here their authors have withdrawn, with the reason if they gave one.
+
+    A release of the same number that conda built is not the one on the index.
+    """
+    by_conda = inventory.known("packages.from_conda")
+    built = by_conda if isinstance(by_conda, tuple) else ()
+    found = []
+    for row in tables.get("withdrawn", ()):
+        name, version = row["package"], row["version"]
+        if inventory.known(f"pkg.{name}") == version and name not in built:
+            reason = row.get("reason")
+            found.append(f"{name} {version}" + (f": {reason}" if reason else ""))
+    reading: Reading = Known(tuple(found)) if found else Absent()
+    return Fact("packages.withdrawn", reading, _first_source(inventory, reading))
+
+
 def from_wheels(inventory: Inventory) -> Fact:
     """Return whether packages are wheels; conda's builds fit other Pythons and older C libraries."""
     conda = inventory.known("python.manager") == "conda"

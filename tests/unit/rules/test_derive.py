@@ -569,3 +569,22 @@ def test_a_trainer_has_optimizers_of_its_own() -> None:
 def test_deepspeed_cannot_name_an_optimizer_of_another_package() -> None:
     world = 'train = { trainer = "transformers", parallel = "deepspeed", optimizer = "lion_8bit" }'
     assert reading(world, "train.deepspeed_optimizer") == Known(value=False)
+
+
+# --- releases that were withdrawn -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("world", "expected"),
+    [
+        ('pkg = { wandb = "0.24.0" }', Known(("wandb 0.24.0",))),
+        (
+            'pkg = { numpy = "2.4.0", wandb = "0.24.1" }',
+            Known(("numpy 2.4.0: Backward compatibility bug",)),
+        ),
+        ('pkg = { torchvision = "0.15.0+cu118" }', Absent()),
+        ('pkg = { numpy = "2.4.0" }\npackages = { from_conda = ["numpy", "torch"] }', Absent()),
+    ],
+)
+def test_a_withdrawn_release_is_told_with_the_reason(world: str, expected: Reading) -> None:
+    assert reading(world, "packages.withdrawn") == expected
