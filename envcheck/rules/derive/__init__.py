@@ -23,7 +23,7 @@ from envcheck.rules.derive.packages import (
     with_published_wheels,
     withdrawn,
 )
-from envcheck.rules.derive.torch_builds import with_torch_build
+from envcheck.rules.derive.torch_builds import compiling_pythons, with_torch_build
 from envcheck.rules.derive.training import derive_training
 
 __all__ = [
@@ -57,6 +57,7 @@ def derive_machine(read: Inventory, matrix: Matrix) -> Inventory:
         library_named(read),
         unsloth_release(read),
         withdrawn(read, tables),
+        *compiling_pythons(read, tables),
     ]
     inventory = with_derived(with_device_models(read, tables), made)
     inventory = with_torch_build(inventory, tables)

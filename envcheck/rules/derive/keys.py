@@ -250,6 +250,10 @@ KEYS = {
     ),
     "build.torch-npu.cann": Key(Kind.VERSION, "CANN that this torch_npu was released for, e.g. 8.3.RC1"),
     "cann.fits": Key(Kind.FLAG, "whether the CANN here has the minor version of that one"),
+    "torch.compile_python": Key(
+        Kind.VERSION, "first Python that torch.compile of this torch refuses; Absent before torch 2.0"
+    ),
+    "torch.compile_first": Key(Kind.VERSION, "first torch whose torch.compile takes this Python"),
     "torch.packages_of_another_release": Key(
         Kind.WORDS, "packages whose local label names another minor version of torch than the installed one"
     ),
@@ -347,6 +351,8 @@ FOLLOWS_FROM: Mapping[str, tuple[str, ...]] = {
     "build.torch-npu.cann": ("pkg.torch-npu",),
     "cann.fits": ("pkg.torch-npu", "cann.version"),
     "torch.from_wheel": ("pkg.torch",),
+    "torch.compile_python": ("pkg.torch",),
+    "torch.compile_first": ("python.version",),
     "unsloth.release": ("pkg.unsloth",),
     "torch.packages_of_another_release": ("pkg.torch",),
     "torch.packages_of_another_build": ("pkg.torch", "cuda.runtime"),

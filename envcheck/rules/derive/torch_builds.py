@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from envcheck.core import versions
-from envcheck.core.facts import Absent, Fact, Inventory, Known, Reading, Unknown, package_of_key
+from envcheck.core.facts import Absent, Fact, Inventory, Known, Reading, Tri, Unknown, package_of_key
 from envcheck.core.nvidia import cuda_of_libraries
 from envcheck.core.tables import Tables, TorchBuild
 from envcheck.rules.derive.inputs import is_not_given, missing_input, text_of, with_derived
@@ -34,6 +34,37 @@ def with_torch_build(inventory: Inventory, tables: Tables) -> Inventory:
     facts.append(Fact("build.torch.architectures", architectures, source))
     facts += [Fact(f"build.torch.{name}", _companion(torch, build, name), source) for name in names]
     return _companions_fit(with_derived(inventory, facts), tables)
+
+
+def compiling_pythons(inventory: Inventory, tables: Tables) -> tuple[Fact, Fact]:
+    """Return the first Python that torch.compile here refuses, and the first torch that compiles on this one.
+
+    Of a torch or a Python that is newer than the table, nothing is known.
+    """
+    rows = [(str(row["torch"]), str(row["refuses"])) for row in tables.get("dynamo_python", ())]
+    refused = missing_input(inventory, "pkg.torch")
+    if refused is None:
+        torch = text_of(inventory, "pkg.torch")
+        own = (python for bound, python in rows if _within(torch, bound))
+        refused = Known(python) if (python := next(own, None)) else Absent()
+    first = missing_input(inventory, "python.version")
+    if first is None:
+        here = text_of(inventory, "python.version")
+        accepting = [bound for bound, python in rows if versions.compare(here, "<", python) is Tri.YES]
+        starts = [str(versions.parse_specifier(bound)[0].operand) for bound in accepting]
+        first = (
+            Known(min(starts, key=versions.order))
+            if starts
+            else Unknown(f"no torch that compiles on Python {here} is known")
+        )
+    return (
+        Fact("torch.compile_python", refused, "derived from pkg.torch"),
+        Fact("torch.compile_first", first, "derived from python.version"),
+    )
+
+
+def _within(version: str, bound: str) -> bool:
+    return versions.satisfies(version, bound, unknown=Tri.NO) is Tri.YES
 
 
 def _companions_fit(inventory: Inventory, tables: Tables) -> Inventory:

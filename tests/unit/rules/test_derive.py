@@ -588,3 +588,17 @@ def test_deepspeed_cannot_name_an_optimizer_of_another_package() -> None:
 )
 def test_a_withdrawn_release_is_told_with_the_reason(world: str, expected: Reading) -> None:
     assert reading(world, "packages.withdrawn") == expected
+
+
+@pytest.mark.parametrize(
+    ("world", "key", "expected"),
+    [
+        ('pkg = { torch = "2.9.1" }', "torch.compile_python", Known("3.14")),
+        ('pkg = { torch = "2.4.0+cu121" }', "torch.compile_python", Known("3.13")),
+        ('pkg = { torch = "1.13.1" }', "torch.compile_python", Absent()),
+        ('python = { version = "3.12.4" }', "torch.compile_first", Known("2.4.0")),
+        ('python = { version = "3.10.14" }', "torch.compile_first", Known("2.0.0")),
+    ],
+)
+def test_which_python_torch_compiles_on_is_a_table(world: str, key: str, expected: Reading) -> None:
+    assert reading(world, key) == expected
