@@ -1,9 +1,13 @@
 """The judge: rules against an inventory, in three-valued logic. The logic is here and nowhere else.
 
 A rule forbids a combination of facts: it is broken if some table of its `when` matches and its `require`
-does not. Absent satisfies no clause except `"absent"`. Unknown makes a clause MAYBE, and a MAYBE matters
-only if the other clauses do not decide the verdict. So replacing an Unknown by a value never changes a
-decided verdict.
+does not. In `when`, Absent satisfies no clause except `"absent"`. In `require` it satisfies every clause
+except `"present"`: a package that is not installed cannot be the wrong release, and a limit that is not set
+does not bind. So an exemption by what a training does must ask a fact that is Known wherever a training is
+described (`require = { "train.optimizer_package" = "schedulefree" }`); Absent would exempt all of them.
+
+Unknown makes a clause MAYBE, and a MAYBE matters only if the other clauses do not decide the verdict. So
+replacing an Unknown by a value never changes a decided verdict.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

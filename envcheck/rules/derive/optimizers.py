@@ -17,10 +17,11 @@ _SOURCE = "derived from train.optimizer"
 def derive_optimizer(inventory: Inventory, tables: Tables) -> Iterator[Fact]:
     """Yield what the optimizer needs where the Trainer, or the trainer that is named, makes it."""
     missing = missing_input(inventory, "train.optimizer")
-    if missing is not None:
+    if missing is not None and not isinstance(missing, Absent):
         yield from (Fact(key, missing, _SOURCE) for key in OPTIMIZER)
         return
-    name = text_of(inventory, "train.optimizer")
+    # One that is Absent needs nothing; `require` would take Absent facts for satisfied.
+    name = text_of(inventory, "train.optimizer") if missing is None else ""
     rows = [row for row in tables.get("optimizer_code", ()) if row["name"] == name]
     listed = next((row for row in rows if "trainer" not in row), None)
     own = next((row for row in rows if row.get("trainer") == inventory.known("train.trainer")), None)

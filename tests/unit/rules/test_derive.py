@@ -554,6 +554,13 @@ def test_a_least_version_is_that_of_the_release() -> None:
     )
 
 
+def test_an_optimizer_that_is_not_named_needs_no_package() -> None:
+    world = 'absent = ["train.optimizer"]\npkg = { transformers = "4.57.1" }\ntrain = { trainer = "trl" }'
+    assert reading(world, "train.optimizer") == Absent()
+    assert reading(world, "train.optimizer_package") == Known("none")  # `require` takes Absent for satisfied
+    assert reading(world, "train.optimizer_first") == Absent()
+
+
 def test_a_trainer_has_optimizers_of_its_own() -> None:
     world = (
         'pkg = {{ transformers = "4.57.1", axolotl = "{}" }}\n'
