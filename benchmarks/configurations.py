@@ -240,7 +240,7 @@ def share(counts: Mapping[str, int]) -> str:
 
 def groups_of(row: ExpectedFile, found: Sequence[Answer]) -> Iterator[tuple[str, Answer]]:
     """Yield each answer under the groups that it is counted in."""
-    trainer = min(row.facts.get("trainer", {"(none named)"}) - {OPEN})
+    trainer = min(row.facts.get("trainer", frozenset()) - {OPEN}, default="(none named)")
     for answer in found:
         for group in ("all", row.part, f"trainer {trainer}", f"fact {answer.key}"):
             yield group, answer

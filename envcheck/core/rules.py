@@ -192,12 +192,16 @@ class Cell(NamedTuple):
 
 
 class Default(NamedTuple):
-    """Value of a fact that was not given, if `when` matches; the first matching row applies."""
+    """Value of a fact that was not given, if `when` matches; the first matching row applies.
+
+    With `replaces`, it is the value of a fact that was given as this one, if `when` certainly matches.
+    """
 
     key: str
     value: str | int | bool
     when: When
     source: str
+    replaces: str | int | bool | None = None
 
 
 Span: TypeAlias = tuple[str, str]

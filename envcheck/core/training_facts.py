@@ -153,6 +153,9 @@ KEYS = {
             "fsdp2": "FSDP2",
         },
     ),
+    "train.fsdp_unversioned": Key(
+        Kind.FLAG, "the Trainer's `fsdp` is given without a version of FSDP, which the release decides"
+    ),
     "train.fsdp_wrap": Key(
         Kind.WORD,
         "FSDP auto-wrap policy; peft wraps each adapter in a unit of its own",

@@ -139,7 +139,7 @@ def thaw_matrix(frozen: Sequence[Any], *, errors_only: bool = False) -> Matrix:
         },
         tuple(map(Cell._make, cells)),
         tuple(
-            [Default(key, value, tuple(map(clause, when)), source) for key, value, when, source in defaults]
+            [Default(key, value, tuple(map(clause, when)), *others) for key, value, when, *others in defaults]
         ),
         Tables(tables),
         known_through,

@@ -322,7 +322,7 @@ class _RowReader:
             self.problems.append(f"{where}: value and source are needed")
         if len(self.problems) > before:
             return None
-        return Default(row["key"], row["value"], when, row["source"])
+        return Default(row["key"], row["value"], when, row["source"], row.get("replaces"))
 
     def targets(self, rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Target]:
         """Return the targets whose rows can be read, each with what the target it extends gives."""

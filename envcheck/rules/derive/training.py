@@ -72,6 +72,11 @@ def _with_defaults(inventory: Inventory, matrix: Matrix) -> Inventory:
         key = default.key
         if key in settled:
             continue
+        if default.replaces is not None:
+            if inventory.reading(key) == Known(default.replaces):
+                certain = _matches(default.when, inventory)[0] is Tri.YES
+                facts[key] = _replaced(facts[key], default) if certain else facts[key]
+            continue
         if key not in possible and not is_not_given(inventory.reading(key)):
             settled.add(key)
             continue
@@ -89,6 +94,11 @@ def _with_defaults(inventory: Inventory, matrix: Matrix) -> Inventory:
             continue
         facts[key] = Fact(key, reading, f"default: {default.source}")
     return inventory
+
+
+def _replaced(fact: Fact, default: Default) -> Fact:
+    """Return a fact as it is meant in these releases."""
+    return Fact(fact.key, Known(default.value), f"{fact.source}, as {default.source} reads it")
 
 
 def _matches(when: When, inventory: Inventory) -> tuple[Tri, list[str]]:

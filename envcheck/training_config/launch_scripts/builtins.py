@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Callable, Mapping
 
 from envcheck.core.facts import Tri
@@ -73,7 +74,9 @@ def _getopts(call: Invocation) -> Tri:
 
 def _unset(call: Invocation) -> Tri:
     for field in call.fields[1:]:
-        call.scope.variables[known_text(field) or ""] = None
+        name = known_text(field) or ""
+        call.scope.variables[name] = None
+        call.scope.forget_elements(name)
     return Tri.YES
 
 
@@ -94,16 +97,67 @@ def _shift(call: Invocation) -> Tri:
 
 
 def _read(call: Invocation) -> Tri | None:
-    """Follow `read`: its variables are unknown, but `read -d '' NAME <<EOF` takes the whole text."""
-    names = [word for field in call.fields[1:] if NAME.fullmatch(word := known_text(field) or "")]
+    """Follow `read`, which takes its variables from `<<<` if that text is known; else they are unknown.
+
+    `read -d '' NAME <<EOF` takes the whole text, and `read -a NAME` an array.
+    """
+    options = [known_text(field) or "" for field in call.fields[1:]]
+    names = [word for word in options if NAME.fullmatch(word)]
     text = call.expander.standard_input(call.command, call.scope)
-    takes_all = any(known_text(field) in ("-d", "-rd") for field in call.fields)
     at = call.command.at
     for name in names:
         reason = f"${name} is read in line {call.expander.session.line(at)}"
         call.scope.variables[name] = unknown(at, f"${name}", reason)
-    if names and takes_all and text is not None:
+    if not names or text is None:
+        return None
+    if any(option in ("-d", "-rd") for option in options):
         call.scope.variables[names[-1]] = stripped(text)
+    elif known_text(call.fields[0]) == "read" and (line := known_text(text)) is not None and "\n" not in line:
+        _read_line(line, names, call, array=any(re.fullmatch("-r?a", option) for option in options))
+    return None
+
+
+def _read_line(line: str, names: list[str], call: Invocation, *, array: bool) -> None:
+    """Set the variables that `read` takes from a line."""
+    at = call.command.at
+    separators = _separators(call)
+    if separators is None:
+        return
+    most = 0 if array else len(names) - 1  # the last variable takes the rest
+    if separators:
+        words = re.split(f"[{re.escape(separators)}]", line, maxsplit=most) if array or most else [line]
+    else:
+        words = line.split(maxsplit=most or -1) if array or most else [line.strip()]
+    if array:
+        call.scope.variables[names[-1]] = [(Fragment(word, at),) for word in words]
+        return
+    for name, word in zip(names, [*words, *[""] * len(names)], strict=False):
+        call.scope.variables[name] = (Fragment(word, at),)
+
+
+def _separators(call: Invocation) -> str | None:
+    """Return the characters of `IFS=… read`, "" for blanks, or None if they are not known."""
+    for word in call.command.words:
+        text = known_text(call.expander.joined(word, call.scope)) or ""
+        if text == "read":
+            break
+        if text.startswith("IFS="):
+            return text.removeprefix("IFS=")
+    return "" if call.scope.get("IFS") is None else None
+
+
+def _printf(call: Invocation) -> Tri | None:
+    """Follow `printf -v NAME FORMAT WORDS`."""
+    words = [known_text(field) for field in call.fields[1:]]
+    if len(words) < 3 or words[0] != "-v" or not NAME.fullmatch(words[1] or ""):  # noqa: PLR2004
+        return None
+    from envcheck.training_config.launch_scripts.text_filters import formatted
+
+    at, name = call.command.at, words[1] or ""
+    known = [word for word in words[2:] if word is not None]
+    text = formatted(known) if len(known) == len(words) - 2 else None
+    reason = f"${name} is composed in line {call.expander.session.line(at)}"
+    call.scope.variables[name] = unknown(at, f"${name}", reason) if text is None else (Fragment(text, at),)
     return None
 
 
@@ -141,4 +195,5 @@ BUILTINS: Mapping[str, Callable[[Invocation], Tri | None]] = {
     "eval": _eval, "exit": _exit, "return": _exit, "true": _true, ":": _true, "false": _false,
     "getopts": _getopts, "unset": _unset, "set": _set, "shift": _shift, "read": _read, "mapfile": _read,
     "readarray": _read, "cd": _cd, "pushd": _cd, "popd": _cd, "source": _source, ".": _source,
+    "printf -v": _printf,
 }  # fmt: skip

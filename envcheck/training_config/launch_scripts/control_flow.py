@@ -226,7 +226,7 @@ class ControlFlow:
             scope.variables[node.name] = unknown_words(node.name, node.at, reason)
         changed = {
             name: unknown_words(name, node.at, f"${name} changes in {loop}")
-            for name in _names_set_in(node.body, self.session.functions)
+            for name in _with_elements(_names_set_in(node.body, self.session.functions), scope)
             if name != node.name and scope.get(name) is not None
         }
         self._follow_all([_Branch(node.body, tuple(changed.items()))], scope, node.at, complete=runs)
@@ -284,6 +284,11 @@ def _names_set_in(node: Node, functions: Mapping[str, Node]) -> set[str]:
             found.add(command.name)
         todo += nested_commands(command)
     return found
+
+
+def _with_elements(names: set[str], scope: Scope) -> set[str]:
+    """Return the names of variables with those of their elements."""
+    return names | {name for name in scope.names() if name.partition("[")[0] in names}
 
 
 def _choices(before: Variable, values: list[Variable]) -> tuple[str, ...]:

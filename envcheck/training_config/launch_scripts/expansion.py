@@ -12,6 +12,7 @@ from envcheck.training_config.launch_scripts.session import Session
 from envcheck.training_config.launch_scripts.syntax import (
     Expansion,
     Node,
+    NotAScriptError,
     Piece,
     SimpleCommand,
     Substitution,
@@ -36,6 +37,11 @@ from envcheck.training_config.launch_scripts.values import (
 POSITION = re.compile(r"[1-9][0-9]?")
 """The number of an argument: `$1`."""
 
+_END = "END_OF_NUMBER"
+_EXPANDED = re.compile(r"\$\{\W|\$\{\w+[^\w}]|\$\(")
+"""The beginning of what arithmetic itself does not compute."""
+
+_VARIABLE = re.compile(r"\"?\$\{?([A-Za-z_]\w*)\}?\"?")
 _RUNS = re.compile(r"\s+|\S+")
 _SLICE = re.compile(r":\s*([0-9]{1,4})(?:\s*:\s*([0-9]{1,4}))?")
 _MORE_ARGUMENTS = re.compile(r"(?i)(?:args|arguments|opts|options|flags|params|overrides?|extras?)_?$")
@@ -105,7 +111,19 @@ class Expander:
             held = None if isinstance(value, list) or value is None else known_text(value)
             return int(held) if held and WHOLE_NUMBER.fullmatch(held) else None
 
-        return arithmetic.evaluate(text, variable)
+        return arithmetic.evaluate(self._without_expansions(text, scope), variable)
+
+    def _without_expansions(self, text: str, scope: Scope) -> str:
+        """Return an arithmetic expression with the values of `${#NAME[@]}`, `${NAME:-1}` and `$(command)`."""
+        if not _EXPANDED.search(text) or _END in text:
+            return text
+        try:
+            script = parse(f"cat <<{_END}\n{text}\n{_END}\n", ((0, 0),))
+        except NotAScriptError:
+            return text
+        with self.session.call():
+            words = [known_text(self.joined(document, scope)) for document in script.documents[:1]]
+        return (words[0] if words else None) or text
 
     # --- splitting ----------------------------------------------------------------------------------
 
@@ -213,13 +231,35 @@ class Expander:
         """Return `${NAME[0]}` or `${#NAME[@]}`; any expansion that is not computed here is unknown."""
         name, _, index = piece.name.rstrip("]").partition("[")
         variable = scope.get(name)
+        if not isinstance(variable, list) and not piece.operator:
+            element = scope.get(f"{name}[{self.index(index, scope)}]")
+            if isinstance(element, tuple):
+                return element
         if piece.operator != "other" and isinstance(variable, list):
             certain = not any(fragment.splits for element in variable for fragment in element)
             if piece.operator == "#" and index in ("@", "*") and certain:
                 return (Fragment(str(len(variable)), piece.at),)
             if not piece.operator and WHOLE_NUMBER.fullmatch(index):
                 return variable[int(index)] if -len(variable) <= int(index) < len(variable) else ()
+        if piece.operator == "other" and not index and isinstance(variable, tuple):
+            return self._edited(piece, variable, scope)
         return _computed_at_run_time(piece)
+
+    def _edited(self, piece: Expansion, value: Value, scope: Scope) -> Value:
+        """Return `${NAME%ending}`, `${NAME//a/b}`, `${NAME,,}` and the like."""
+        from envcheck.training_config.launch_scripts.text_edits import edited
+
+        text, operation = known_text(value), known_text(self._operand(piece, scope))
+        result = None if text is None or operation is None else edited(text, operation)
+        return _computed_at_run_time(piece) if result is None else (Fragment(result, piece.at),)
+
+    def index(self, text: str, scope: Scope) -> str:
+        """Return the index of an element with the values of variables in it; "?" if it is not known."""
+        found = _VARIABLE.fullmatch(text)
+        if found is None:
+            return "?" if "$" in text else text.strip("\"'")
+        value = scope.get(found.group(1))
+        return (known_text(value) if isinstance(value, tuple) else None) or "?"
 
     def _variable(self, piece: Expansion, scope: Scope, *, in_condition: bool) -> Variable:
         """Return the variable or argument that a name stands for; None if the script does not set it."""
@@ -293,16 +333,16 @@ class Expander:
             if number is not None:
                 return (Fragment(str(number), piece.at),)
         elif piece.kind == "command":
+            if (found := self._printed(piece, scope)) is not None:
+                return found
             own = "dirname" in piece.inner and _OWN_PATH.search(piece.inner)
             if own and piece.inner.count("dirname") == 1 and ".." not in piece.inner:
                 return (Fragment(_FOLDER, piece.at),)
-            if (found := self._printed(piece, scope)) is not None:
-                return found
         reason = f"{shortened(piece.source)} is known only when the script runs"
         return unknown(piece.at, piece.source, reason)
 
     def _printed(self, piece: Substitution, scope: Scope) -> Value | None:
-        """Return what `pwd`, `cat <<EOF` or `echo` prints; None for any other command."""
+        """Return what `pwd`, `cat <<EOF`, `echo` or a filter prints; None for any other command."""
         script = parse(piece.inner, ((0, piece.at + piece.source.find(piece.inner)),))
         self.session.spend(len(piece.inner) // 64)
         if len(script.commands.items) != 1:  # without commands: a comment in backquotes
@@ -320,7 +360,7 @@ class Expander:
                 return stripped(text) if text is not None else None
             if name == "echo" and not command.redirects:
                 return echoed(self.fields(command.words, scope))
-        return None
+            return self._filtered([command], piece, scope)
 
     def _of_several(
         self, items: Sequence[tuple[str, Node]], piece: Substitution, scope: Scope
@@ -331,22 +371,31 @@ class Expander:
         return self._filtered([command for _, command in items], piece, scope)
 
     def _filtered(self, commands: Sequence[Node], piece: Substitution, scope: Scope) -> Value | None:
-        """Return what simple filters make of the text that `echo` prints; None if a filter is not known."""
+        """Return the text that a pipe of known commands prints; None if one of them is not known."""
         from envcheck.training_config.launch_scripts.text_filters import filtered, printed
 
         given: str | None = None
         for number, command in enumerate(commands):
-            if not isinstance(command, SimpleCommand) or command.redirects or not command.words:
+            if not isinstance(command, SimpleCommand) or not command.words or _has_files(command):
                 return None
-            fields = self.fields(command.words, scope)
-            words = [known_text(field) for field in fields]
+            words = [known_text(field) for field in self.fields(command.words, scope)]
             if None in words:
                 return None
             known = [word for word in words if word is not None]
-            given = printed(known) if not number else filtered(given or "", known)
+            if not number and command.redirects and (text := self.standard_input(command, scope)) is not None:
+                given = known_text(text)
+                given = None if given is None else filtered(f"{given}\n", known)
+            else:
+                given = filtered(given or "", known) if number else self._of_file(known) or printed(known)
             if given is None:
                 return None
         return (Fragment((given or "").rstrip("\n"), piece.at),)
+
+    def _of_file(self, words: Sequence[str]) -> str | None:
+        """Return the text that `cat FILE` prints for a file of the project; None for any other command."""
+        if words[0] != "cat" or len(words) != 2 or words[1].startswith(("/", "~", ".")):  # noqa: PLR2004
+            return None
+        return self.session.beside(words[1])
 
     def _changed_folder(
         self, items: Sequence[tuple[str, Node]], piece: Substitution, scope: Scope
@@ -358,6 +407,14 @@ class Expander:
         words = [word for word in commands[0].words[1:] if not word.bare.startswith("-")]
         folder = known_text(self.joined(words[0], scope)) if len(words) == 1 else None
         return (Fragment(posixpath.normpath(folder), piece.at),) if folder else None
+
+
+def _has_files(command: SimpleCommand) -> bool:
+    """Return whether a command reads or writes a file, apart from the one that drops its messages."""
+    return any(
+        redirect.document < 0 and redirect.operator not in ("<<<", ">&") and redirect.word.bare != "/dev/null"
+        for redirect in command.redirects
+    )
 
 
 def _computed_at_run_time(piece: Expansion) -> Value:

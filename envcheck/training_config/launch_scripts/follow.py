@@ -63,7 +63,7 @@ def follow(
     found = flow.simple_commands
     return FollowedScript(
         tuple(found.launched),
-        found.files,
+        found.written.files,
         frozenset(session.assumed),
         frozenset(session.roots),
         (*script.notes, *found.notes),

@@ -75,6 +75,7 @@ class LaunchLine(NamedTuple):
     launcher_arguments: tuple[Argument, ...]
     program: tuple[str, ...]
     arguments: tuple[Argument, ...]
+    own_command: bool = False  # a command that no trainer ships, which may start processes itself
 
     @property
     def trains(self) -> bool:
@@ -142,13 +143,17 @@ def launch_line(words: tuple[Argument, ...]) -> LaunchLine | None:
         return LaunchLine("", (), (words[0].text,), words[1:])
     if name in _TRAINING_SUBCOMMANDS or _names_configuration(words):
         named = not words[1].text.startswith("-")
-        return LaunchLine("", (), (name, words[1].text) if named else (name,), words[2 if named else 1 :])
+        program = (name, words[1].text) if named else (name,)
+        own = name not in _TRAINING_SUBCOMMANDS
+        return LaunchLine("", (), program, words[2 if named else 1 :], own_command=own)
     if name in _TORCHRUN_SUBCOMMANDS:
         return _behind_tune(name, words[2:])
     if name in _FLAGS:
         return _behind_launcher(name, words[2:] if name in _LAUNCHES else words[1:])
     own_command = name != "python" and _has_training_arguments(words)
-    return LaunchLine("", (), (name,), words[1:]) if own_command else _behind_python(words[1:])
+    if own_command:
+        return LaunchLine("", (), (name,), words[1:], own_command=True)
+    return _behind_python(words[1:])
 
 
 def _behind_ray(words: tuple[Argument, ...]) -> LaunchLine | None:

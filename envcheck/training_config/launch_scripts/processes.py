@@ -76,6 +76,9 @@ def launcher(line: LaunchLine, environment: Mapping[str, Argument], place: Place
         name = "torchrun" if several or {"NPROC_PER_NODE", "FORCE_TORCHRUN"} & environment.keys() else ""
     if not name and "SLURM_STEP_NUM_TASKS" in environment:
         name = "srun"
+    if not name and line.own_command:
+        reason = Unknown(f"{line.program[0]} may start several processes itself")
+        return Setting("launcher", reason, place, place)
     return Setting("launcher", name or "none", place, place)
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Iterable, Mapping
+from itertools import pairwise
 from types import MappingProxyType
 from typing import Protocol
 
 from envcheck.core.facts import Tri
 from envcheck.core.records import NamedTuple
-from envcheck.training_config.launch_scripts import conditions
+from envcheck.training_config.launch_scripts import conditions, slurm
 from envcheck.training_config.launch_scripts.builtins import BUILTINS, FOLDER, Invocation
 from envcheck.training_config.launch_scripts.expansion import Expander
 from envcheck.training_config.launch_scripts.parser import parse
@@ -30,15 +31,19 @@ from envcheck.training_config.launch_scripts.values import (
     Variable,
     argument,
     base_name,
-    echoed,
     first_value,
     known_text,
     spelled,
     unknown,
+    unknown_words,
 )
+from envcheck.training_config.launch_scripts.written_files import WrittenFiles
 
 ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\[[^\]]*\])?(\+?)=")
 """The beginning of an assignment: name, index in brackets, plus sign."""
+
+_KEYED = re.compile(r"\[([^\]]*)\]=")
+"""The beginning of an element with its key: `[key]=`."""
 
 _DECLARATIONS = frozenset({"export", "declare", "local", "readonly", "typeset"})
 _PREFIXES = frozenset({
@@ -47,7 +52,8 @@ _PREFIXES = frozenset({
     "mamba", "micromamba", "singularity", "apptainer", "docker", "xvfb-run", "unbuffer", "nsys", "ncu",
     "strace", "pdsh", "ssh", "tmux", "screen", "run", "sbatch", "pixi", "hatch", "rye", "horovodrun",
     "mpirun.openmpi", "podman", "enroot", "caffeinate", "chrt", "script", "su", "bsub", "qsub", "kubectl",
-    "runai", "sky", "tsp", "ts", "py-spy", "prun", "jsrun", "aprun", "gosu", "gdb", "rocprof", "memray",
+    "runai", "sky", "tsp", "ts", "py-spy", "xargs", "prun", "jsrun", "aprun", "gosu", "gdb", "rocprof",
+    "memray",
 })  # fmt: skip
 """Programs that start the program named by a later argument, or the command in the text of one."""
 
@@ -60,6 +66,9 @@ _START_TASKS = frozenset({
     "srun", "mpirun", "mpiexec", "mpirun.openmpi", "horovodrun", "prun", "jsrun", "aprun",
 })  # fmt: skip
 """Those of them that start several processes of it, which find one another."""
+
+_READ_SCRIPTS = frozenset({"sbatch", "qsub", "bsub", "ssh", "su", "sudo", "docker", "podman", "srun"})
+"""Those of them that run, or submit, the script on their standard input if they are given no other."""
 
 _INSTALLED = re.compile(r"[A-Za-z]\w*(?:[-_]\w+)+")
 """The name of a command that a project may install; those of other programs seldom have two words."""
@@ -120,7 +129,7 @@ class SimpleCommands:
         self.expander, self.session = expander, expander.session
         self.is_launch, self.exported, self.follower = is_launch, exported, follower
         self.launched: list[LaunchCommand] = []
-        self.files: dict[str, list[Value]] = {}
+        self.written = WrittenFiles(expander)
         self.notes: list[tuple[int, str]] = []
 
     def follow(self, command: SimpleCommand, scope: Scope) -> Tri | None:
@@ -168,6 +177,11 @@ class SimpleCommands:
         name, index, plus = found.group(1), found.group(2), found.group(3)
         before = scope.get(name) if plus else None
         if word.array is not None:
+            if not plus:
+                scope.forget_elements(name)
+            if word.array and all(map(_KEYED.match, map(_beginning, word.array))):
+                self._assign_elements(name, word, scope)
+                return
             values = self.expander.fields(word.array, scope)
             old = before if isinstance(before, list) else [before] if before else []
             scope.variables[name] = [*old, *values]
@@ -175,13 +189,29 @@ class SimpleCommands:
             return
         value = self.expander.joined(_without_name(word, found.end()), scope)
         if index is not None:
-            reason = f"${name} is filled element by element"
-            scope.variables[name] = unknown(word.at, f"${{{name}}}", reason)
+            self._assign_element(name, self.expander.index(index[1:-1], scope), value, scope)
         elif isinstance(before, list):
             scope.variables[name] = [(*before[0], *value), *before[1:]] if before else [value]
         else:
             scope.variables[name] = (*(before or ()), *value)
             self.session.spend(len(before or ()))
+
+    def _assign_elements(self, name: str, word: Word, scope: Scope) -> None:
+        """Follow `NAME=([key]=word …)`."""
+        for element in word.array or ():
+            found = _KEYED.match(_beginning(element))
+            if found is not None:
+                value = self.expander.joined(_without_name(element, found.end()), scope)
+                self._assign_element(name, self.expander.index(found.group(1), scope), value, scope)
+
+    def _assign_element(self, name: str, key: str, value: Value, scope: Scope) -> None:
+        """Set one element, which has a variable of its own; the array as a whole is unknown."""
+        at = value[0].at if value else 0
+        scope.variables[name] = unknown(at, f"${{{name}}}", f"${name} is filled element by element")
+        if key == "?":
+            scope.forget_elements(name)
+        else:
+            scope.variables[f"{name}[{key}]"] = value or (Fragment("", at),)
 
     def _declare(self, words: list[Word], scope: Scope, *, exports: bool) -> Tri:
         for word in words:
@@ -210,6 +240,8 @@ class SimpleCommands:
             behind = self._index_behind_prefix(fields) if is_prefix else 0
             if is_prefix and not behind:
                 self._evaluate_texts(fields[1:], scope)
+                if program in _READ_SCRIPTS:
+                    self._evaluate_document(command, scope)
             if not behind:
                 break
             own = {**own, **_prefix_assignments(fields[1:behind])}
@@ -222,7 +254,7 @@ class SimpleCommands:
                     or unknown(fields[0][0].at, program, f"{program} decides how many processes it starts")
                 )
             ends = ends or program == "exec"
-            fields = fields[behind:]
+            fields = _with_read_arguments(fields, behind) if program == "xargs" else fields[behind:]
             first = known_text(fields[0]) or ""
             # `uv run -m module` runs `python -m module`, and `uv run script.py` runs `python script.py`
             if first == "-m" or (first.endswith(".py") and program in _RUN_SCRIPTS):
@@ -263,12 +295,15 @@ class SimpleCommands:
             return self._evaluate(text, Scope(scope))
         if program == "make":
             return self._make(fields, scope, command.at)
-        if builtin := BUILTINS.get(name):
+        first_option = known_text(fields[1]) if len(fields) > 1 else ""
+        if builtin := BUILTINS.get(f"{name} {first_option}") or BUILTINS.get(name):
             return builtin(Invocation(fields, command, scope, self.expander, self._evaluate, self._run_file))
         if (script := _script_behind(fields)) is not None:
             file = known_text(fields[script]) or ""
             self._run_file(file, fields[script + 1 :], Scope(scope), command.at)
-        self._remember_written_files(program, fields, command, scope)
+        elif program in _SHELLS:
+            self._evaluate_document(command, scope)
+        self.written.remember(program, fields, command, scope)
         fields = self._with_module(name, fields)
         self._collect(name, self._with_program_file(program, fields, command, scope), scope, own)
         return None
@@ -298,8 +333,8 @@ class SimpleCommands:
             text = self.expander.standard_input(command, scope)
         if text is None or not _TRAINS.search(known_text(text) or ""):
             return fields
-        name = f"program_{len(self.files) + 1}.py"
-        self.files[name] = [text]
+        name = f"program_{len(self.written.files) + 1}.py"
+        self.written.files[name] = [text]
         return [fields[0], (Fragment(name, fields[0][0].at),)]
 
     def _collect(self, name: str, fields: list[Value], scope: Scope, own: Mapping[str, Variable]) -> None:
@@ -348,6 +383,17 @@ class SimpleCommands:
                 continue
             with contextlib.suppress(NotAScriptError):
                 self._evaluate(value, Scope(scope))
+
+    def _evaluate_document(self, command: SimpleCommand, scope: Scope) -> None:
+        """Follow the script that `bash <<EOF`, `sbatch <<EOF` or `ssh HOST <<EOF` is given."""
+        text = self.expander.standard_input(command, scope)
+        if text is None:
+            return
+        inner = Scope(scope)
+        for name, (value, at) in slurm.variables(spelled(text)).items():
+            inner.variables[name] = (Fragment(value, text[0].at + at if text else at),)
+        with contextlib.suppress(NotAScriptError):
+            self._evaluate(text, inner)
 
     # --- nested code --------------------------------------------------------------------------------
 
@@ -419,29 +465,22 @@ class SimpleCommands:
             self.follower.run(script.commands, Scope(scope))
         return None
 
-    # --- files --------------------------------------------------------------------------------------
 
-    def _remember_written_files(
-        self, program: str, fields: list[Value], command: SimpleCommand, scope: Scope
-    ) -> None:
-        """Remember a file that `cat > FILE <<EOF`, `tee FILE <<EOF` or `echo … > FILE` writes.
-
-        A part of its name that is not known stays as the script spells it: a launch line that names the file
-        in the same way means the same file.
-        """
-        targets = [redirect.word for redirect in command.redirects if redirect.operator in (">", ">|")]
-        names = [spelled(self.expander.joined(word, scope)) for word in targets]
-        if program == "tee":
-            names += [spelled(field) for field in fields[1:]]
-        if program in ("cat", "tee"):
-            text = self.expander.standard_input(command, scope)
-        elif program in ("echo", "printf") and names:
-            text = echoed(fields)
-        else:
-            return
-        for name in names:
-            if name and text is not None:
-                self.files.setdefault(name, []).append(text or (Fragment("", command.at),))
+def _with_read_arguments(fields: list[Value], behind: int) -> list[Value]:
+    """Return the command that `xargs` starts: the arguments that it reads are known only at run time."""
+    at = fields[0][0].at
+    reason = "xargs reads further arguments from the command before it"
+    options = [known_text(field) or "" for field in fields[1:behind]]
+    mark = next((after for option, after in pairwise(options) if option == "-I"), None)
+    mark = mark or next(
+        (option[2:] for option in options if option.startswith("-I") and option != "-I"), None
+    )
+    if not mark:
+        return [*fields[behind:], unknown_words("xargs", at, reason)]
+    return [
+        unknown(field[0].at, spelled(field), reason) if mark in spelled(field) else field
+        for field in fields[behind:]
+    ]
 
 
 def _asks_for_a_program(fields: list[Value]) -> bool:
@@ -472,6 +511,12 @@ def _assignment(word: Word) -> re.Match[str] | None:
     """Return the beginning of an assignment, or None for any other word."""
     first = word.pieces[0] if word.pieces else None
     return ASSIGNMENT.match(first.text) if isinstance(first, Text) and not first.quoted else None
+
+
+def _beginning(word: Word) -> str:
+    """Return the text with which a word begins, "" if that is quoted or expanded."""
+    first = word.pieces[0] if word.pieces else None
+    return first.text if isinstance(first, Text) and not first.quoted else ""
 
 
 def _without_name(word: Word, length: int) -> Word:

@@ -20,11 +20,16 @@ def variables(text: str) -> dict[str, tuple[str, int]]:
 
     def put(option: str, *names: str) -> None:
         value, at = asked.get(option, ("", 0))
+        value = value.rpartition(":")[2]  # `a100:4` names a kind of GPU
         if _COUNT.fullmatch(value):
             found.update(dict.fromkeys(names, (value, at)))
 
     put("--nodes", "SLURM_NNODES", "SLURM_JOB_NUM_NODES")
     put("--ntasks-per-node", "SLURM_NTASKS_PER_NODE")
+    put("--gpus", "SLURM_GPUS")
+    one_node = found.get("SLURM_NNODES", ("1", 0))[0] == "1"
+    if one_node and (found.get("SLURM_GPUS", ("", 0))[0] == "1" or "SLURM_NNODES" in found):
+        put("--gpus", "SLURM_GPUS_ON_NODE")
     put("--gpus-per-node", "SLURM_GPUS_PER_NODE", "SLURM_GPUS_ON_NODE")
     if "--gres" in asked and (gpus := _GPUS.search(asked["--gres"][0])):
         found.setdefault("SLURM_GPUS_ON_NODE", (gpus.group(1), asked["--gres"][1]))
@@ -35,8 +40,13 @@ def variables(text: str) -> dict[str, tuple[str, int]]:
     if nodes and each:
         found.update(dict.fromkeys(_TASKS, (str(int(nodes[0]) * int(each[0])), each[1])))
     put("--ntasks", *_TASKS)
+    if asked:
+        found["SLURM_SUBMIT_DIR"] = (_HERE, next(iter(asked.values()))[1])
     return found
 
+
+_HERE = "."
+"""The folder from which a job is submitted is the one in which the script is read."""
 
 _TASKS = ("SLURM_NTASKS", "SLURM_NPROCS")
 

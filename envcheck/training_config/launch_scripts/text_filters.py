@@ -1,11 +1,17 @@
-"""Filters of text in a pipe, such as `tr` and `wc`, with which scripts count devices. Pure."""
+"""Commands that compute text, such as `expr`, `tr` and `wc`, with which scripts count and divide. Pure."""
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Callable, Mapping, Sequence
 
+from envcheck.training_config.launch_scripts import arithmetic
+
 _MAX_TEXT = 10_000  # characters that a filter is applied to
+_MOST_REPETITIONS = 2  # in a pattern of `sed`
+_MAX_NUMBERS = 64  # that `seq` prints
+_PRINTED_NUMBER = re.compile(r"\s*print\((int\()?([\d\s()*+/-]+?)\)?\)\s*")
 _ESCAPES = {"\\n": "\n", "\\t": "\t", "\\\\": "\\"}
 _SETS = {"[:space:]": " \t\n\r", "[:blank:]": " \t", "[:digit:]": "0123456789"}
 _PATTERNS = re.compile(r"\.|\[0-9\]|\[\^,\]\+|\^|[\w-]+|,")
@@ -15,14 +21,81 @@ _FIELDS = re.compile(r"\s*\{\s*print\s+NF;?\s*\}\s*")
 
 
 def printed(words: Sequence[str]) -> str | None:
-    """Return the text that `echo` or `printf` prints; None for any other command."""
-    name, *rest = words
-    if name == "echo":
-        newline = "" if rest[:1] == ["-n"] else "\n"
-        return " ".join(rest[1:] if not newline else rest) + newline if rest[:1] != ["-e"] else None
-    if name == "printf" and len(rest) > 1 and rest[0] in ("%s", "%s\\n"):
-        return "".join(rest[0].replace("%s", each).replace("\\n", "\n") for each in rest[1:])
-    return None
+    """Return the text that a command prints without reading any; None if it is not known."""
+    known = _PRINTS.get(words[0])
+    return known(words[1:]) if known is not None else None
+
+
+def _echo(words: Sequence[str]) -> str | None:
+    newline = "" if words[:1] == ["-n"] else "\n"
+    return " ".join(words if newline else words[1:]) + newline if words[:1] != ["-e"] else None
+
+
+def formatted(words: Sequence[str]) -> str | None:
+    """Return the text of `printf FORMAT WORDS`; None for a format with anything but `%s` and `%d`."""
+    if not words or re.search(r"%(?![sd%])|\\(?![nt])", words[0]):
+        return None
+    form, rest = words[0].replace("\\n", "\n").replace("\\t", "\t"), list(words[1:])
+    count = len(re.findall("%[sd]", form))
+    if not count:
+        return form.replace("%%", "%")
+    if len(rest) % count:
+        return None
+    parts = re.split("(%[sd])", form)
+    rounds = len(rest) // count
+    filled = [rest.pop(0) if part in ("%s", "%d") else part for part in parts * rounds]
+    return "".join(filled).replace("%%", "%")
+
+
+def _expr(words: Sequence[str]) -> str | None:
+    """Follow `expr 16 / 4`."""
+    return _number(" ".join(words))
+
+
+def _seq(words: Sequence[str]) -> str | None:
+    """Follow `seq LAST` and `seq FIRST LAST`."""
+    if not 0 < len(words) <= 2 or not all(re.fullmatch(r"[0-9]{1,4}", word) for word in words):  # noqa: PLR2004
+        return None
+    first, last = int(words[0]) if len(words) > 1 else 1, int(words[-1])
+    return "".join(f"{number}\n" for number in range(first, min(last, first + _MAX_NUMBERS) + 1))
+
+
+def _basename(words: Sequence[str]) -> str | None:
+    """Follow `basename PATH [ENDING]`."""
+    if not 0 < len(words) <= 2 or words[0].startswith("-"):  # noqa: PLR2004
+        return None
+    name = posixpath.basename(words[0].rstrip("/"))
+    return (name.removesuffix(words[1]) if len(words) > 1 else name) + "\n"
+
+
+def _dirname(words: Sequence[str]) -> str | None:
+    return f"{posixpath.dirname(words[0]) or '.'}\n" if len(words) == 1 else None
+
+
+def _path(words: Sequence[str]) -> str | None:
+    """Follow `realpath PATH` and `readlink -f PATH`; the path stays relative, as no folder is known."""
+    names = [word for word in words if not word.startswith("-")]
+    return f"{posixpath.normpath(names[0])}\n" if len(names) == 1 else None
+
+
+def _program(words: Sequence[str]) -> str | None:
+    """Follow `which NAME` and `command -v NAME`: the program is assumed to be installed."""
+    names = [word for word in words if not word.startswith("-")]
+    return f"{names[0]}\n" if len(names) == 1 else None
+
+
+def _python(words: Sequence[str]) -> str | None:
+    """Follow `python -c "print(64 // 8)"`; a quotient that is not whole is not computed."""
+    found = _PRINTED_NUMBER.fullmatch(words[1]) if len(words) == 2 and words[0] == "-c" else None  # noqa: PLR2004
+    if found is None:
+        return None
+    whole, text = found.group(1), found.group(2).replace("//", "/")
+    return _number(text) if whole or "/" not in found.group(2).replace("//", "") else None
+
+
+def _number(text: str) -> str | None:
+    value = arithmetic.evaluate(text, lambda _: None)
+    return None if value is None else f"{int(value)}\n"
 
 
 def filtered(text: str, words: Sequence[str]) -> str | None:
@@ -78,9 +151,69 @@ def _awk(text: str, arguments: Sequence[str]) -> str | None:
     return "".join(f"{len(line.split(separator)) if line else 0}\n" for line in text.splitlines())
 
 
+def _sed(text: str, arguments: Sequence[str]) -> str | None:
+    """Follow `sed s/PATTERN/WORDS/`, also several of them after `-e` or between semicolons."""
+    expressions = [each for each in arguments if each not in ("-e", "-E", "-r", "-i")]
+    if not expressions or any(each.startswith("-") for each in expressions):
+        return None
+    for expression in expressions:
+        rest = expression.strip()
+        while rest:
+            found = _REPLACEMENT.match(rest)
+            if found is None or not _LITERAL.fullmatch(found["pattern"]) or not _WORDS.fullmatch(found["by"]):
+                return None
+            if found["pattern"].count("*") > _MOST_REPETITIONS:
+                return None
+            pattern, by = found["pattern"].replace(r"\/", "/"), found["by"].replace(r"\/", "/")
+            count = 0 if "g" in found["flags"] else 1
+            lines = text.split("\n")
+            text = "\n".join(re.sub(pattern, lambda _, by=by: by, line, count=count) for line in lines)
+            rest = rest[found.end() :].lstrip("; \n")
+    return text
+
+
+_REPLACEMENT = re.compile(
+    r"s(?P<mark>[/|#@,:])(?P<pattern>(?:\\.|(?!(?P=mark))[^\\])+)(?P=mark)"
+    r"(?P<by>(?:\\.|(?!(?P=mark))[^\\])*)(?P=mark)(?P<flags>g?)(?=[;\s]|$)"
+)
+_LITERAL = re.compile(r"\^?(?:\.\*|\[\^[\w,\"'} ]+\]\*|\[0-9\]\*|\\[./]|[\w\s\"'<>@#%&=:;,/!~-]|\.)+\$?")
+"""Patterns that `sed` reads as Python does."""
+
+_WORDS = re.compile(r"(?:[^&\\]|\\/)*")
+"""What a match is replaced by, without references to it."""
+
+
+def _bc(text: str, arguments: Sequence[str]) -> str | None:
+    """Follow `echo "64 / 8" | bc`, in whole numbers."""
+    return _number(text.strip()) if not arguments and "=" not in text and "." not in text else None
+
+
+def _cut(text: str, arguments: Sequence[str]) -> str | None:
+    """Follow `cut -d, -f1`."""
+    found = re.fullmatch(r"-d ?(.) -f ?([1-9])", " ".join(arguments))
+    if found is None:
+        return None
+    separator, number = found.group(1), int(found.group(2))
+    found_parts = []
+    for line in text.splitlines():
+        parts = line.split(separator)
+        whole = len(parts) == 1  # a line without the separator is printed as it is
+        found_parts.append(line if whole else parts[number - 1] if number <= len(parts) else "")
+    return "".join(f"{part}\n" for part in found_parts)
+
+
+_PRINTS: Mapping[str, Callable[[Sequence[str]], str | None]] = {
+    "echo": _echo, "printf": formatted, "expr": _expr, "seq": _seq, "basename": _basename,
+    "dirname": _dirname, "realpath": _path, "readlink": _path, "which": _program, "command": _program,
+    "python": _python, "python3": _python,
+}  # fmt: skip
 _FILTERS: Mapping[str, Callable[[str, Sequence[str]], str | None]] = {
     "tr": _tr,
     "wc": _wc,
     "grep": _grep,
     "awk": _awk,
+    "sed": _sed,
+    "bc": _bc,
+    "cut": _cut,
+    "xargs": lambda text, arguments: None if arguments else f"{' '.join(text.split())}\n",
 }

@@ -193,6 +193,12 @@ class Scope:
             scope = scope.outer
         return found
 
+    def forget_elements(self, name: str) -> None:
+        """Unset the variables of an array's elements, which are called `NAME[key]`."""
+        for known in self.names():
+            if known.startswith(f"{name}["):
+                self.variables[known] = None
+
     def absorb(self, inner: Scope) -> None:
         """Take over what an inner scope set, and how it ended."""
         self.variables.update(inner.variables)

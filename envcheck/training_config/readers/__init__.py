@@ -50,6 +50,8 @@ INSTEAD_OF_PROGRAM = (
 )
 _BRACE = re.compile(r"(?:\s|#[^\n]*\n)*\{")
 _YAML = (".yaml", ".yml")
+_SHELL = (".sh", ".bash", ".slurm", ".sbatch")
+_OPTIONS = re.compile(r"(?:\s|#[^\n]*\n)*(?:-|[\w.-]+=\S*\s*\Z)")
 _BINARY = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 
 
@@ -65,9 +67,7 @@ def read(text: str, file: str, beside: Beside | None = None) -> tuple[Document, 
         raise InputError(file, "an empty file")
     if _BINARY.search(text):
         raise InputError(file, "a binary file, not a configuration")
-    readers = every_reader()
-    if file.endswith(_YAML) and _BRACE.match(text):  # YAML in braces, which need not be JSON
-        readers = tuple(reader for reader in readers if reader.name == "YAML")
+    readers = _readers_of(text, file)
     if file.endswith(".toml"):
         return next(reader for reader in readers if reader.name == "TOML").read(text, file)
     for reader in readers:
@@ -81,3 +81,14 @@ def read(text: str, file: str, beside: Beside | None = None) -> tuple[Document, 
         raise InputError(file, INSTEAD_OF_PROGRAM)
     kinds = ", ".join(reader.name for reader in readers)
     raise InputError(file, f"not recognised as a training configuration ({kinds})")
+
+
+def _readers_of(text: str, file: str) -> tuple[ConfigReader, ...]:
+    """Return the readers that are offered a text, by the end of its file's name."""
+    readers = every_reader()
+    if file.endswith(_YAML) and _BRACE.match(text):  # YAML in braces, which need not be JSON
+        return tuple(reader for reader in readers if reader.name == "YAML")
+    if file.endswith(_SHELL) and not _OPTIONS.match(text):  # also one that only starts another
+        scripts = (reader for reader in readers if reader.name == "a launch script")
+        return tuple(reader._replace(recognises=lambda _: True) for reader in scripts)
+    return readers

@@ -27,6 +27,11 @@ _AZURE = (
     re.compile(r"^\$schema:.*azureml", re.MULTILINE),
     re.compile(r"^(?:command:|jobs:)", re.MULTILINE),
 )
+_AMLT = (
+    re.compile(r"^jobs:", re.MULTILINE),
+    re.compile(r"^[ \t]+(?:- )?command:", re.MULTILINE),
+    re.compile(r"^(?:target|environment|code|description):", re.MULTILINE),
+)
 _WORKFLOW = (re.compile(r"^jobs:", re.MULTILINE), re.compile(r"^[ \t]+(?:- )?run:[ \t]*\S", re.MULTILINE))
 _COMPOSE = (
     re.compile(r"^services:", re.MULTILINE),
@@ -38,6 +43,7 @@ _SWEEP = (
     re.compile(r"^program:", re.MULTILINE),
 )
 _STEP = re.compile(r"(jobs\.[^.]+\.steps)\.\d+\.run")
+_JOB = re.compile(r"jobs\.[^.]+\.command")
 _SERVICE = re.compile(r"(services\.[^.]+)\.(?:command|entrypoint)")
 _SWEPT = re.compile(r"parameters\.([\w-]+)\.(value|values|min|distribution)")
 _SWEEP_COMMAND = ("${env}", "${interpreter}", "${program}", "${args}")
@@ -59,7 +65,7 @@ _GPUS = re.compile(r":([0-9]{1,4})$")
 def recognises(text: str) -> bool:
     """Return whether a text is an object of Kubernetes, or a job of another tool that starts a command."""
     forms = (
-        _KUBERNETES, (_RUN, _TASK), _DSTACK, _AZURE, (_ENTRYPOINT,), _WORKFLOW, _COMPOSE, _SWEEP
+        _KUBERNETES, (_RUN, _TASK), _DSTACK, _AZURE, _AMLT, (_ENTRYPOINT,), _WORKFLOW, _COMPOSE, _SWEEP
     )  # fmt: skip
     return any(all(form.search(text) for form in each) for each in forms)
 
@@ -101,6 +107,7 @@ def _commands(settings: Mapping[str, Setting]) -> Iterator[list[_shell_lines.She
         return
     yield from _steps(settings)
     yield from _services(settings)
+    yield from _jobs(settings)
     containers = [name for name in settings if _LISTED_COMMANDS.search(name)]
     for name in containers:
         given = [settings[f"{name}.{part}"] for part in ("command", "args") if f"{name}.{part}" in settings]
@@ -124,6 +131,14 @@ def _steps(settings: Mapping[str, Setting]) -> Iterator[list[_shell_lines.ShellL
         if (step := _STEP.fullmatch(name)) and isinstance(setting.value, str):
             jobs.setdefault(step.group(1), []).extend(_block(setting.value, setting))
     yield from jobs.values()
+
+
+def _jobs(settings: Mapping[str, Setting]) -> Iterator[list[_shell_lines.ShellLine]]:
+    """Yield the shell lines of each job of Azure ML, or of amlt, which writes a dollar twice."""
+    for name, setting in settings.items():
+        if _JOB.fullmatch(name):
+            lines = [line for text in _texts(setting) for line in _block(str(text), setting)]
+            yield [line._replace(text=line.text.replace("$$", "$")) for line in lines]
 
 
 def _services(settings: Mapping[str, Setting]) -> Iterator[list[_shell_lines.ShellLine]]:

@@ -1,0 +1,149 @@
+"""Configurations that a script writes, copies or edits before a launch line names them."""
+
+from __future__ import annotations
+
+import re
+
+from envcheck.training_config.launch_scripts.expansion import Expander
+from envcheck.training_config.launch_scripts.syntax import SimpleCommand
+from envcheck.training_config.launch_scripts.values import (
+    Fragment,
+    Scope,
+    Value,
+    echoed,
+    first_value,
+    known_text,
+    spelled,
+    unknown,
+)
+
+_MAX_TEXT = 10_000  # characters of a file that is copied or edited
+_COPIES = ("cp", "mv")
+_WRITERS = frozenset({"cat", "tee", "echo", "printf", "envsubst", "sed", "jq", "yq", *_COPIES})
+"""Programs that print the text of a configuration, which a script keeps in a file."""
+
+_JSON_VALUE = re.compile(
+    r"[:\[,]\s*\"?((?<=\")(?:[^\"\\]|\\.)*(?=\"(?!\s*:))|-?\d[\d.eE+-]*|true|false|null)"
+)
+_YAML_VALUE = re.compile(
+    r"^[ \t]*(?:- )?[\w.-]+:[ \t]+[\"']?([^\s\"'#&*|>\[{](?:[^#\n\"']*[^#\n\"'\s])?)[\"']?[ \t]*(?:#.*)?$",
+    re.MULTILINE,
+)
+_NAMED_VARIABLE = re.compile(r"\$\{(\w+)\}|\$([A-Za-z_]\w*)")
+_CONFIGURATIONS = (
+    ".json", ".yaml", ".yml", ".toml", ".py", ".sh", ".tpl", ".template", ".tmpl", ".in", ".j2", ".txt",
+    ".envsubst",
+)  # fmt: skip
+"""Endings of the files that are copied or edited."""
+
+
+class WrittenFiles:
+    """Remembers the files that a script writes, with every text that each is given, by name."""
+
+    def __init__(self, expander: Expander) -> None:
+        """Begin without files."""
+        self.files: dict[str, list[Value]] = {}
+        self._expander, self._session = expander, expander.session
+
+    def remember(self, program: str, fields: list[Value], command: SimpleCommand, scope: Scope) -> None:
+        """Remember a file that a command writes: `cat > FILE <<EOF`, `envsubst < A > FILE`, `sed -i … FILE`.
+
+        A part of its name that is not known stays as the script spells it: a launch line that names the file
+        in the same way means the same file.
+        """
+        if program not in _WRITERS:
+            return
+        targets = [redirect.word for redirect in command.redirects if redirect.operator in (">", ">|")]
+        names = [spelled(self._expander.joined(word, scope)) for word in targets]
+        if program == "tee":
+            names += [spelled(field) for field in fields[1:]]
+        edited = _replaced(program, fields)
+        text = self._printed_text(program, fields, command, scope)
+        if text is None:
+            return
+        if edited:  # nothing else is left of the file, if the command certainly runs
+            before = None if scope.outer is None else self._text_of(edited, command.at)
+            self.files[edited] = [text if before is None else self._uncertain(before)]
+        for name in filter(None, names):
+            self.files.setdefault(name, []).append(text or (Fragment("", command.at),))
+
+    def _printed_text(
+        self, program: str, fields: list[Value], command: SimpleCommand, scope: Scope
+    ) -> Value | None:
+        """Return the text that a command prints or copies; None if that of its source is not known."""
+        if program in ("cat", "tee") and (text := self._expander.standard_input(command, scope)) is not None:
+            return text
+        if program in ("echo", "printf"):
+            return echoed(fields)
+        words = [known_text(field) for field in fields[1:]]
+        if program in _COPIES:
+            words = [word for word in words if not (word or "").startswith("-")]
+            return self._text_of(words[0] or "", command.at) if len(words) == 2 else None  # noqa: PLR2004
+        sources = [redirect.word for redirect in command.redirects if redirect.operator == "<"]
+        named = known_text(self._expander.joined(sources[0], scope)) if sources else (words or [None])[-1]
+        given = None if program == "tee" else self._text_of(named or "", command.at)
+        options = words if sources else words[:-1]
+        if given is None or program == "cat":
+            return None if options else given
+        changed = self._changed(program, options, given, scope)
+        return self._uncertain(given) if changed is None else changed
+
+    def _uncertain(self, text: Value | None) -> Value:
+        """Return the text of a configuration with each of its values unknown."""
+        known = known_text(text) if text else None
+        if not text or known is None:
+            return text or ()
+        at, start, parts = text[0].at, 0, list[Fragment]()
+        reason = f"line {self._session.line(at)} may change it"
+        for found in (_JSON_VALUE if known.lstrip().startswith("{") else _YAML_VALUE).finditer(known):
+            parts += [Fragment(known[start : found.start(1)], at), *unknown(at, found.group(1), reason)]
+            start = found.end(1)
+        return (*parts, Fragment(known[start:], at))
+
+    def _text_of(self, name: str, at: int) -> Value | None:
+        """Return the text of a file that the script has written, or of one beside it; else None."""
+        written = self.files.get(name, self.files.get(f"./{name}"))
+        if written is not None:
+            return written[0] if len(written) == 1 else None
+        text = self._session.beside(name) if name.endswith(_CONFIGURATIONS) else None
+        return None if text is None or len(text) > _MAX_TEXT else (Fragment(text, at),)
+
+    def _changed(
+        self, program: str, options: list[str | None], text: Value | None, scope: Scope
+    ) -> Value | None:
+        """Return what `envsubst` or `sed` makes of a text; None if that is not known."""
+        from envcheck.training_config.launch_scripts.text_filters import filtered
+
+        known = known_text(text) if text else None
+        arguments = [option for option in options if option is not None]
+        if text is None or known is None or len(arguments) < len(options):
+            return None
+        if program == "envsubst":
+            return self._with_variables(known, " ".join(arguments), text[0].at, scope)
+        result = filtered(known, ["sed", *arguments]) if program == "sed" else None
+        return None if result is None else (Fragment(result, text[0].at),)
+
+    def _with_variables(self, text: str, only: str, start: int, scope: Scope) -> Value:
+        """Return a text with the values of the variables that it names, or of those in `only`."""
+        replaced = {found.group(1) or found.group(2) for found in _NAMED_VARIABLE.finditer(only)}
+        parts: list[Fragment] = []
+        at = 0
+        for found in _NAMED_VARIABLE.finditer(text):
+            name = found.group(1) or found.group(2)
+            if only and name not in replaced:
+                continue
+            value = first_value(scope.get(name))
+            reason = f"${name} is not set in the script"
+            parts += [
+                Fragment(text[at : found.start()], start),
+                *(value or unknown(start, f"${name}", reason)),
+            ]
+            at = found.end()
+        return (*parts, Fragment(text[at:], start))
+
+
+def _replaced(program: str, fields: list[Value]) -> str:
+    """Return the file that `sed -i`, `yq -i`, `cp` or `mv` replaces, or ""."""
+    words = [known_text(field) or "" for field in fields[1:]]
+    edits = program in ("sed", "yq") and any(word.startswith(("-i", "--in-place")) for word in words[:-1])
+    return words[-1] if words and (edits or program in _COPIES) else ""

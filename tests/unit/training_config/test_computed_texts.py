@@ -1,0 +1,226 @@
+"""What a script computes before it starts a training: texts, numbers, arrays and the files that it writes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from envcheck.core.errors import InputError
+from envcheck.training_config.launch_scripts.text_edits import edited
+from envcheck.training_config.launch_scripts.text_filters import filtered, printed
+from tests.unit.training_config.test_ways_to_launch import COMMAND, FILES, MEANT, facts
+
+BATCH = "torchrun --nproc_per_node 4 train.py --learning_rate 1e-5 --num_train_epochs 1 --per_device_train_batch_size"
+INSIDE = COMMAND.replace("ds.json", "../ds.json")
+STAGE = '{"zero_optimization": {"stage": 3, "offload_param": {"device": "cpu"}}}'
+
+
+@pytest.mark.parametrize(
+    ("before", "size"),
+    [
+        ("N=$(expr 16 / 4)", 4),
+        ("N=$(expr 2 \\* 4)", 8),
+        ("N=`expr 16 % 7`", 2),
+        ('N=$(echo "64 / 8" | bc)', 8),
+        ('N=$(python3 -c "print(64 // 8)")', 8),
+        ('N=$(python -c "print(int(64 / 8))")', 8),
+        ("G=0,1,2,3; N=$((32 / $(awk -F, '{print NF}' <<< \"$G\")))", 8),
+        ("IFS=',' read -ra G <<< 0,1,2,3; N=$((32 / ${#G[@]}))", 8),
+        ('IFS=: read -r A N REST <<< "a:8:b:c"', 8),
+        ('read -r A N <<< "a 8"', 8),
+        ("printf -v N '%d%s' 1 6", 16),
+        ("declare -A SIZE=([small]=8 [large]=2); M=small; N=${SIZE[$M]}", 8),
+        ("declare -A SIZE; SIZE[large]=2; N=${SIZE[large]}", 2),
+        ("NAME=b16.yaml; N=${NAME%.yaml}; N=${N#b}", 16),
+        ("NAME=x/b16; N=${NAME##*/b}", 16),
+        ("NAME=1-6; N=${NAME//-/}", 16),
+        ("NAME=a16b; N=${NAME:1:2}", 16),
+        ("N=$(basename x/16.json .json)", 16),
+        ("for N in $(seq 8 8); do :; done", 8),
+        ("N=$((${GIVEN:-2} * 4))", 8),
+    ],
+)
+def test_a_number_that_the_script_computes(tmp_path: Path, before: str, size: int) -> None:
+    found = facts(tmp_path, {"run.sh": f"#!/bin/bash\n{before}\n{BATCH} $N\n"})
+    assert found["micro_batch_size"] == size
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "N=$(expr 16 / 0)",
+        "N=$(expr length abc)",
+        'N=$(python -c "print(64 / 8)")',  # prints 8.0
+        'N=$(echo "scale=2; 64 / 8" | bc)',
+        "N=$(nproc)",
+        "read -r N < sizes.txt",
+        "printf -v N '%5.2f' 8",
+        "declare -A SIZE=([small]=8); N=${SIZE[$MODEL]}",
+        "declare -A SIZE=([small]=8); for M in *.txt; do SIZE[small]=$M; done; N=${SIZE[small]}",
+        "SIZE[small]=8; unset SIZE; N=${SIZE[small]}",
+        "N=${OTHER%.yaml}",
+    ],
+)
+def test_a_number_that_is_not_known_is_not_guessed(tmp_path: Path, before: str) -> None:
+    found = facts(tmp_path, {"run.sh": f"#!/bin/bash\n{before}\n{BATCH} $N\n"})
+    assert "micro_batch_size" not in found
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"srun bash <<'EOF'\n{COMMAND}\nEOF\n",
+        f"sbatch <<EOF\n#!/bin/bash\n#SBATCH --gres=gpu:4\n{COMMAND}\nEOF\n",
+        f"ssh node1 <<EOF\ncd work\n{COMMAND}\nEOF\n",
+        f"docker exec -i c bash <<'EOF'\n{COMMAND}\nEOF\n",
+        f"{{ time {COMMAND}; }} 2>&1 | tee log\n",
+        f"PYTHON=$(command -v python3)\n$PYTHON -m torch.distributed.run {COMMAND.removeprefix('torchrun ')}\n",
+        f"printf -v CMD '%s %s' '{COMMAND}' ''\neval $CMD\n",
+        "make train\n",
+        "torchrun --nproc_per_node 4 train.py $(cat arguments.txt)\n",
+        f'#SBATCH --gres=gpu:4\nif [ -n "$SLURM_SUBMIT_DIR" ]; then D=$SLURM_SUBMIT_DIR/sub; else D=/x; fi\ncd $D\n{INSIDE}\n',
+        f'D="$(cd "$(dirname "${{BASH_SOURCE[0]}}")/sub" && pwd)"\ncd $D\n{INSIDE}\n',
+    ],
+)
+def test_a_command_that_reaches_its_shell_by_a_detour(tmp_path: Path, text: str) -> None:
+    more = {
+        "Makefile": f"train:\n\t{COMMAND}\n",
+        "arguments.txt": COMMAND.partition("train.py ")[2],
+        "sub/x.txt": "",
+    }
+    found = facts(tmp_path, {"run.sh": text, **more, **FILES})
+    assert {key: found[key] for key in MEANT} == MEANT
+
+
+def test_arguments_that_xargs_reads_are_not_known(tmp_path: Path) -> None:
+    text = (
+        "#!/bin/bash\necho '--bf16 true' | xargs torchrun --nproc_per_node 2 train.py --learning_rate 1e-5\n"
+    )
+    found = facts(tmp_path, {"run.sh": text})
+    assert found["world_size"] == 2
+    assert not {"parallel", "precision"} & found.keys()
+
+
+def test_a_place_that_xargs_fills_is_not_known(tmp_path: Path) -> None:
+    text = "#!/bin/bash\nls *.json | xargs -I {} deepspeed train.py --deepspeed {} --bf16 true\n"
+    found = facts(tmp_path, {"run.sh": text, **FILES})
+    assert (found["parallel"], found["precision"], found.get("zero_stage")) == ("deepspeed", "bf16", None)
+
+
+@pytest.mark.parametrize(
+    ("before", "stage", "offload"),
+    [
+        ("sed 's/\"stage\": 3/\"stage\": 2/' ds.json > run.json", 2, "cpu"),
+        ("sed -e 's/3/2/' -e \"s/cpu/none/g\" ds.json > run.json", 2, "none"),
+        ("cp ds.json run.json\nsed -i 's/cpu/none/' run.json", 3, "none"),
+        ("cat ds.json > run.json", 3, "cpu"),
+        ("export STAGE=1\nenvsubst < ds.tpl > run.json", 1, "none"),
+        ("export STAGE=1 OTHER=7\nenvsubst '$STAGE' < ds.tpl > run.json", 1, "none"),
+        ('sed "s/__STAGE__/${Z:-2}/" ds.in > run.json', 2, "none"),
+        # What a filter makes of it is not known, so no value of the file counts.
+        ("jq '.zero_optimization.stage = 2' ds.json > run.json", None, None),
+        ("cp ds.json run.json\njq '.a = 2' run.json > t.json && mv t.json run.json", None, None),
+        ("cp ds.json run.json\nif nvidia-smi | grep -q H100; then sed -i 's/3/2/' run.json; fi", None, None),
+        ("cp ds.json run.json\nsed -i 's/\\(stage\\)/x/' run.json", None, None),
+        ("yq -i '.a = 1' ds.json\ncp ds.json run.json", None, None),
+    ],
+)  # fmt: skip
+def test_a_configuration_that_the_script_copies_or_edits(
+    tmp_path: Path, before: str, stage: int | None, offload: str | None
+) -> None:
+    more = {
+        "ds.json": STAGE,
+        "ds.tpl": '{"zero_optimization": {"stage": $STAGE}, "wall_clock_breakdown": false}',
+        "ds.in": '{"zero_optimization": {"stage": __STAGE__}}',
+    }
+    text = f"#!/bin/bash\n{before}\ndeepspeed train.py --deepspeed run.json --learning_rate 1e-5\n"
+    found = facts(tmp_path, {"run.sh": text, **more})
+    assert found["parallel"] == "deepspeed"
+    assert (found.get("zero_stage"), found.get("offload_param")) == (stage, offload)
+
+
+def test_an_edit_in_place_counts_instead_of_the_file(tmp_path: Path) -> None:
+    text = "#!/bin/bash\nyq -i '.mixed_precision = \"fp16\"' a.yaml\naccelerate launch --config_file a.yaml train.py\n"
+    found = facts(
+        tmp_path, {"run.sh": text, "a.yaml": "distributed_type: MULTI_GPU\nmixed_precision: bf16\n"}
+    )
+    assert "precision" not in found
+
+
+def test_a_job_of_amlt_runs_its_commands(tmp_path: Path) -> None:
+    text = f"""description: a run
+target: {{service: sing}}
+jobs:
+  - name: sft
+    sku: 80G4
+    command:
+      - nvidia-smi
+      - |
+        bash -c '
+        GPUS=$${{GPUS:-4}}
+        {COMMAND.replace(" 4 ", " $$GPUS ")}
+        '
+"""
+    found = facts(tmp_path, {"job.yaml": text, **FILES})
+    assert {key: found[key] for key in (*MEANT, "world_size")} == {**MEANT, "world_size": 4}
+
+
+@pytest.mark.parametrize(
+    ("directive", "parallel"),
+    [
+        ("--gpus=1", "none"),
+        ("--gpus-per-node=a100:1", "none"),
+        ("--nodes=1\n#SBATCH --gpus=1", "none"),
+    ],
+)
+def test_a_job_with_one_gpu_is_one_process(tmp_path: Path, directive: str, parallel: str | None) -> None:
+    files = {
+        "train.py": "from transformers import Trainer, TrainingArguments\nTrainer(args=TrainingArguments('o')).train()\n"
+    }
+    found = facts(tmp_path, {"run.sh": f"#!/bin/bash\n#SBATCH {directive}\npython train.py\n", **files})
+    assert found.get("parallel") == parallel
+
+
+@pytest.mark.parametrize(
+    ("text", "operation", "meant"),
+    [
+        ("a.b.c", "%.*", "a.b"), ("a.b.c", "%%.*", "a"), ("a.b.c", "#*.", "b.c"), ("a.b.c", "##*.", "c"),
+        ("abc", "%x", "abc"), ("a-b-c", "/-/_", "a_b-c"), ("a-b-c", "//-/_", "a_b_c"), ("abc", "/b", "ac"),
+        ("Ab", ",,", "ab"), ("ab", "^", "Ab"), ("abcd", ":1:2", "bc"), ("abcd", ": -2", "cd"), ("abcd", ":1:-1", "bc"),
+        ("abc", "@Q", None), ("abc", "/#a/x", None), ("abc", "/a*/x", None),
+    ],
+)  # fmt: skip
+def test_edits_of_a_variable(text: str, operation: str, meant: str | None) -> None:
+    assert edited(text, operation) == meant
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "meant"),
+    [
+        ("a=1\nb=1\n", ["sed", "s/=1/=2/"], "a=2\nb=2\n"),
+        ("a a\n", ["sed", "s|a|b|; s/b/c/"], "c a\n"),
+        ("a a\n", ["sed", "s/a/b/g"], "b b\n"),
+        ("x: 10 # c\n", ["sed", "s/x: .*/x: 2/"], "x: 2\n"),
+        ("a\n", ["sed", "s/a/&&/"], None),
+        ("a\n", ["sed", "-n", "p"], None),
+        ("aaa\n", ["sed", "s/a+/b/"], None),
+        ("a" * 30 + "\n", ["sed", "s/" + "a.*" * 9 + "!/x/"], None),
+        ("a,b\n", ["cut", "-d,", "-f2"], "b\n"),
+        ("a\n", ["cut", "-d,", "-f2"], "a\n"),
+        ("a\n", ["cut", "-c1"], None),
+    ],
+)
+def test_filters_of_text(text: str, words: list[str], meant: str | None) -> None:
+    assert filtered(text, words) == meant
+
+
+def test_an_unknown_command_prints_nothing_that_is_known() -> None:
+    assert printed(["date", "+%s"]) is None
+    assert printed(["seq", "1", "x"]) is None
+    assert printed(["seq", "1", "9999"]) != ""
+
+
+def test_a_script_that_starts_nothing_says_so(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="nothing starts a training"):
+        facts(tmp_path, {"run.sh": "ls\n"})
