@@ -150,10 +150,8 @@ def launch_line(words: tuple[Argument, ...]) -> LaunchLine | None:
         return _behind_tune(name, words[2:])
     if name in _FLAGS:
         return _behind_launcher(name, words[2:] if name in _LAUNCHES else words[1:])
-    own_command = name != "python" and _has_training_arguments(words)
-    if own_command:
-        return LaunchLine("", (), (name,), words[1:], own_command=True)
-    return _behind_python(words[1:])
+    own = name != "python" and _has_training_arguments(words)
+    return LaunchLine("", (), (name,), words[1:], own_command=True) if own else _behind_python(words[1:])
 
 
 def _behind_ray(words: tuple[Argument, ...]) -> LaunchLine | None:

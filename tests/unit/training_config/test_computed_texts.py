@@ -224,3 +224,30 @@ def test_an_unknown_command_prints_nothing_that_is_known() -> None:
 def test_a_script_that_starts_nothing_says_so(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="nothing starts a training"):
         facts(tmp_path, {"run.sh": "ls\n"})
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"), [("false", False), ("true", True), ("out/checkpoint-9", True), ("null", None)]
+)
+def test_a_run_that_does_not_resume(tmp_path: Path, given: str, meant: bool | None) -> None:
+    text = f"per_device_train_batch_size: 1\nnum_train_epochs: 1\nresume_from_checkpoint: {given}\n"
+    assert facts(tmp_path, {"sft.yaml": text}).get("resume") is meant
+
+
+def test_a_command_that_no_trainer_ships_may_start_processes_itself(tmp_path: Path) -> None:
+    arguments = "--learning_rate 1e-5 --num_train_epochs 1 --per_device_train_batch_size 2"
+    own = facts(tmp_path, {"run.sh": f"own-train {arguments}\n"})
+    plain = facts(tmp_path, {"run.sh": f"python train.py {arguments}\n"})
+    assert (own.get("parallel"), plain.get("parallel")) == (None, "none")
+
+
+@pytest.mark.parametrize(
+    ("name", "adapter"),
+    [("", "none"), ("--config-name ppo_trainer", "none"), ("--config-name own_run", None)],
+)
+def test_verls_adapter_is_open_where_another_configuration_may_set_it(
+    tmp_path: Path, name: str, adapter: str | None
+) -> None:
+    text = f"python3 -m verl.trainer.main_ppo {name} actor_rollout_ref.model.path=m algorithm.adv_estimator=grpo\n"
+    found = facts(tmp_path, {"run.sh": text})
+    assert (found["trainer"], found.get("adapter")) == ("verl", adapter)

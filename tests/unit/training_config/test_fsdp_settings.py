@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from envcheck.commands import examine
 from envcheck.commands.training_files import configured
+from envcheck.core.facts import Fact, Inventory, Known
+from envcheck.rules.derive import derive
 from tests.unit.training_config.test_readers import SHARED, codes
 
 ACCELERATE = """\
@@ -55,3 +58,33 @@ def test_the_trainer_reads_the_kind_of_state_dict_from_510_on(
     path.write_text(ARGUMENTS.format('"version": 2, "state_dict_type": "LOCAL_STATE_DICT"'))
     found = configured([str(path)], SHARED, {"transformers": release})
     assert {each.key: each.value for each in found.facts}.get("train.fsdp_state_dict") == stated
+
+
+@pytest.mark.parametrize(
+    ("config", "release", "meant"),
+    [
+        ('"min_num_params": 1', "5.9.0", "fsdp1"),
+        ('"min_num_params": 1', "5.10.0", "fsdp2"),
+        ('"min_num_params": 1', None, "fsdp1"),
+        ('"version": 1', "5.10.0", "fsdp1"),
+        ('"fsdp_version": 2', "5.9.0", "fsdp2"),
+    ],
+)
+def test_the_release_decides_the_version_that_is_not_given(
+    config: str, release: str | None, meant: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "t.json"
+    path.write_text(ARGUMENTS.format(config))
+    inventory = Inventory().with_facts(configured([str(path)], SHARED, {}).facts)
+    if release is not None:
+        inventory = inventory.with_facts([Fact("pkg.transformers", Known(release), "a test")])
+    derived = derive(derive(inventory, examine.knowledge()), examine.knowledge())
+    assert derived.fact("train.parallel").value == meant
+
+
+def test_a_launcher_that_names_fsdp_is_not_the_trainer(tmp_path: Path) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text("distributed_type: FSDP\nfsdp_config:\n  fsdp_offload_params: false\nnum_processes: 2\n")
+    inventory = Inventory().with_facts(configured([str(path)], SHARED, {}).facts)
+    inventory = inventory.with_facts([Fact("pkg.transformers", Known("5.10.0"), "a test")])
+    assert derive(inventory, examine.knowledge()).fact("train.parallel").value == "fsdp1"
