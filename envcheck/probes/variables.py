@@ -15,6 +15,8 @@ _NAMES = frozenset(
         "OMP_NUM_THREADS",  # DeepSpeed's CPU optimizer runs on these
         "BNB_CUDA_VERSION",  # makes bitsandbytes load a binary for another CUDA than torch's
         "TRITON_CACHE_DIR",  # a cache on a network folder stalls every rank
+        "TRITON_PTXAS_PATH",  # the assembler that Triton takes instead of its own
+        "TRITON_PTXAS_BLACKWELL_PATH",  # the same for Blackwell, from Triton 3.6 on
         "HIP_VISIBLE_DEVICES",
         "ROCR_VISIBLE_DEVICES",
         "TRANSFORMERS_OFFLINE",

@@ -11,6 +11,7 @@ from envcheck.core.facts import (
     Inventory,
     Known,
     Reading,
+    Tri,
     Unknown,
     is_package_key,
     package_of_key,
@@ -21,6 +22,9 @@ from envcheck.core.tables import GpuModel, Tables, plain_gpu_name
 from envcheck.rules.derive.inputs import missing_input, text_of, with_device_facts
 from envcheck.rules.derive.keys import ARCHITECTURES_SUFFIX
 from envcheck.rules.derive.torch_builds import CUDA_LABEL, unread_build, unread_platform
+
+_FIRST_BLACKWELL = 100
+"""Compute capability, times ten, of the first GPUs that Triton's older ptxas does not know."""
 
 
 def visible_gpus(inventory: Inventory) -> Fact:
@@ -91,6 +95,7 @@ def with_device_code(inventory: Inventory, tables: Tables) -> Inventory:
             missing = Unknown(f"gpu.compute_capability: {capability!r} is not two numbers such as 9.0")
         yield from _torch_releases_for(capability, missing or code.unread, code, inventory)
         yield _in_torch_build(capability, missing, inventory, tables)
+        yield _in_triton(capability, missing, inventory, tables)
         without = missing or _packages_without_code(code.packages, capability)
         yield Fact("gpu.packages_without_code", without, "derived from what their files hold")
 
@@ -123,6 +128,26 @@ def _in_torch_build(capability: str, missing: Reading | None, inventory: Invento
     built = value if isinstance(value, tuple) else ()
     runs = has_code(built, capability) or has_ptx(built, capability)
     return Fact(key, Known(runs), f"derived from gpu.compute_capability, {', '.join(built)}")
+
+
+def _in_triton(capability: str, missing: Reading | None, inventory: Inventory, tables: Tables) -> Fact:
+    """Return the fact whether the ptxas in the wheel of Triton knows a GPU, so that kernels compile for it.
+
+    From Blackwell on each GPU is asked for by its own name, `sm_121a`. Every Triton knows the older ones that
+    torch has code for.
+    """
+    key = "gpu.in_triton"
+    missing = missing or missing_input(inventory, "triton.release")
+    if missing is not None:
+        return Fact(key, missing, "derived from triton.release")
+    release = text_of(inventory, "triton.release")
+    source = f"derived from gpu.compute_capability, Triton {release}"
+    if _number(capability) < _FIRST_BLACKWELL:
+        return Fact(key, Known(True), source)
+    for row in tables.get("triton_assembler", []):
+        if versions.satisfies(release, row["versions"], unknown=Tri.NO) is Tri.YES:
+            return Fact(key, Known(capability in row["blackwell"]), f"{source}, ptxas {row['cuda']}")
+    return Fact(key, Unknown(f"the ptxas of Triton {release} is not known"), source)
 
 
 def _nightly_is_too_old(capability: str, inventory: Inventory, tables: Tables) -> bool:

@@ -236,6 +236,15 @@ KEYS = {
     "build.torch.torchvision": Key(Kind.VERSION, "torchvision that belongs to this torch"),
     "build.torch.torchaudio": Key(Kind.VERSION, "torchaudio that belongs to this torch"),
     "build.torch.triton": Key(Kind.VERSION, "triton that belongs to this torch"),
+    "triton.release": Key(
+        Kind.VERSION, "Triton that compiles kernels: the listed one, else the one that belongs to this torch"
+    ),
+    "torch.nccl": Key(
+        Kind.VERSION, "NCCL that torch loads: the listed wheel, else the one that this torch pins"
+    ),
+    "torch.cudnn": Key(
+        Kind.VERSION, "cuDNN that torch loads: the listed wheel, else the one that this torch pins"
+    ),
     "build.torchvision.fits": Key(
         Kind.FLAG, "whether torchvision is taken to load beside this torch: by their minor releases"
     ),
@@ -288,6 +297,7 @@ KEYS = {
     ),
     "gpu.kind": Key(Kind.WORD, "datacenter, geforce, workstation, jetson, …"),
     "gpu.in_torch_build": Key(Kind.FLAG, "whether the installed torch has code that this GPU can run"),
+    "gpu.in_triton": Key(Kind.FLAG, "whether the ptxas that Triton brings knows this GPU"),
     "gpu.torch_first": Key(Kind.VERSION, "first torch whose default build has machine code for this GPU"),
     "gpu.torch_nearest": Key(Kind.VERSION, "release with machine code for this GPU nearest to the installed"),
     "gpu.torch_last": Key(Kind.VERSION, "newest torch whose default build has machine code for this GPU"),
@@ -344,6 +354,9 @@ FOLLOWS_FROM: Mapping[str, tuple[str, ...]] = {
     "build.torch.torchvision": ("pkg.torch",),
     "build.torch.torchaudio": ("pkg.torch",),
     "build.torch.triton": ("pkg.torch",),
+    "triton.release": ("pkg.torch", "pkg.triton"),
+    "torch.nccl": ("pkg.torch", "cuda.runtime"),
+    "torch.cudnn": ("pkg.torch", "cuda.runtime"),
     "build.torchvision.fits": ("pkg.torch", "pkg.torchvision"),
     "build.torchaudio.fits": ("pkg.torch", "pkg.torchaudio"),
     "build.deepspeed.toolkit": ("pkg.deepspeed", "cuda.runtime"),
@@ -362,6 +375,7 @@ FOLLOWS_FROM: Mapping[str, tuple[str, ...]] = {
     "packages.without_wheel": ("python.version", "host.glibc"),
     "training.described": ("train.offload_optimizer", "train.attention", "train.torch_compile"),
     "gpu.in_torch_build": ("build.torch.architectures",),
+    "gpu.in_triton": ("triton.release",),
     "gpu.torch_nearest": ("pkg.torch",),
     "train.examples_per_step": BATCH_KEYS,
     "train.saves_at_evaluations": ("train.save_steps", "train.eval_steps"),

@@ -12,6 +12,13 @@ from envcheck.rules.derive.inputs import is_not_given, missing_input, text_of, w
 
 CUDA_LABEL = re.compile(r"cu[0-9]{3}")
 
+_LOADED = {
+    "triton.release": ("pkg.triton", "pkg.triton-windows", "pkg.pytorch-triton"),
+    "torch.nccl": ("pkg.nvidia-nccl-cu13", "pkg.nvidia-nccl-cu12", "pkg.nvidia-nccl-cu11"),
+    "torch.cudnn": ("pkg.nvidia-cudnn-cu13", "pkg.nvidia-cudnn-cu12", "pkg.nvidia-cudnn-cu11"),
+}
+"""The packages that bring what torch loads. Triton has two more names: on Windows, and in nightly builds."""
+
 
 def with_torch_build(inventory: Inventory, tables: Tables) -> Inventory:
     """Add the torch build's CUDA, the architectures it has code for, and the packages that belong to it."""
@@ -23,7 +30,8 @@ def with_torch_build(inventory: Inventory, tables: Tables) -> Inventory:
             *(f"build.torch.{name}" for name in names),
             *("build.torchvision.fits", "build.torchaudio.fits"),
         )
-        return with_derived(inventory, (Fact(key, missing, "derived from pkg.torch") for key in keys))
+        inventory = with_derived(inventory, (Fact(key, missing, "derived from pkg.torch") for key in keys))
+        return with_derived(inventory, _loaded_beside_torch(inventory, None))
     torch = text_of(inventory, "pkg.torch")
     build = _build_of(tables, torch)
     runtime = _torch_cuda(inventory, torch, build, tables)
@@ -33,7 +41,38 @@ def with_torch_build(inventory: Inventory, tables: Tables) -> Inventory:
     architectures = unread or _architectures(torch, runtime, build, tables)
     facts.append(Fact("build.torch.architectures", architectures, source))
     facts += [Fact(f"build.torch.{name}", _companion(torch, build, name), source) for name in names]
-    return _companions_fit(with_derived(inventory, facts), tables)
+    inventory = with_derived(inventory, facts)
+    inventory = with_derived(inventory, _loaded_beside_torch(inventory, build))
+    return _companions_fit(inventory, tables)
+
+
+def _loaded_beside_torch(inventory: Inventory, build: TorchBuild | None) -> list[Fact]:
+    """Return the Triton, NCCL and cuDNN that torch uses: those listed, else those that its wheel pins.
+
+    A list of versions often names torch alone, and an installer then follows its pins. An environment lists
+    all its packages: without such a package it uses none, or one of the system, whose release is not known.
+    """
+    pins = _pins(inventory, build)
+    facts = []
+    for key, packages in _LOADED.items():
+        listed = next((each for each in packages if inventory.known(each) is not None), packages[0])
+        reading, source = inventory.reading(listed), f"derived from {listed}"
+        if is_not_given(reading) and pins.get(key):
+            reading, source = Known(pins[key]), f"what torch {text_of(inventory, 'pkg.torch')} pins"
+        facts.append(Fact(key, reading, source))
+    return facts
+
+
+def _pins(inventory: Inventory, build: TorchBuild | None) -> dict[str, str]:
+    """Return what the CUDA wheel of this torch for Linux pins; nothing for another build, and conda's."""
+    runtime = str(inventory.known("cuda.runtime") or "")
+    on_linux = inventory.known("host.os") in (None, "linux")
+    if build is None or not runtime or not on_linux or inventory.known("python.manager") == "conda":
+        return {}
+    pins = {"triton.release": build.companions.get("triton", "")}
+    if runtime.partition(".")[0] == build.cuda.partition(".")[0]:
+        pins |= {"torch.nccl": build.nccl, "torch.cudnn": build.cudnn}
+    return pins
 
 
 def compiling_pythons(inventory: Inventory, tables: Tables) -> tuple[Fact, Fact]:

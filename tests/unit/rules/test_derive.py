@@ -46,6 +46,43 @@ def test_cuda_runtime_follows_from_the_label_or_the_default_build(torch: str, ru
 
 
 @pytest.mark.parametrize(
+    ("facts", "triton", "nccl"),
+    [
+        ('pkg = { torch = "2.7.1+cu128" }', "3.3.1", "2.26.2"),
+        ('pkg = { torch = "2.7.1", triton = "3.4.0", nvidia-nccl-cu12 = "2.27.5" }', "3.4.0", "2.27.5"),
+        ('pkg = { torch = "2.7.1", triton-windows = "3.3.1.post19" }', "3.3.1.post19", "2.26.2"),
+        ('pkg = { torch = "2.9.1+cu130" }', "3.5.1", None),  # it pins another NCCL than the default build
+        ('pkg = { torch = "2.7.1+cpu" }', None, None),
+        ('host = { os = "windows" }\npkg = { torch = "2.7.1+cu128" }', None, None),
+        ('python = { manager = "conda" }\npkg = { torch = "2.7.1" }', None, None),
+        ('complete = ["pkg"]\npkg = { torch = "2.7.1" }', None, None),  # an environment without them
+    ],
+)
+def test_what_torch_loads_is_what_is_listed_or_what_its_wheel_pins(
+    facts: str, triton: str | None, nccl: str | None
+) -> None:
+    read = inventory(facts, shipped())
+    assert (read.known("triton.release"), read.known("torch.nccl")) == (triton, nccl)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "triton", "knows"),
+    [
+        ("NVIDIA GB10", "3.5.1", Known(value=False)),
+        ("NVIDIA GB10", "3.6.0", Known(value=True)),
+        ("NVIDIA Thor", "3.6.0", Known(value=False)),
+        ("NVIDIA Thor", "3.7.1", Known(value=True)),
+        ("NVIDIA GeForce RTX 5090", "3.3.1", Known(value=True)),
+        ("NVIDIA GeForce RTX 5090", "3.2.0", Known(value=False)),
+        ("NVIDIA H200", "2.1.0", Known(value=True)),
+    ],
+)
+def test_the_ptxas_of_triton_knows_the_gpus_of_its_cuda(gpu: str, triton: str, knows: Reading) -> None:
+    facts = f'pkg = {{ triton = "{triton}" }}\n[[gpu]]\nname = "{gpu}"'
+    assert reading(facts, "gpu.in_triton", 0) == knows
+
+
+@pytest.mark.parametrize(
     ("packages", "fits"),
     [
         ('torch = "2.7.0", torchvision = "0.22.1"', Known(value=True)),  # a patch release apart
