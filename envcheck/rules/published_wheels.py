@@ -26,6 +26,9 @@ from envcheck.core.rules import Builds, Matrix
 _OWN_RULES = frozenset({"torch"})
 """Packages whose wheels are covered by separate rules with more precise messages."""
 
+_OTHER_CUDA = re.compile(r"cu\d{3}")
+"""The local label of a project's own wheel for another CUDA than that of its release on the index."""
+
 _KIND = re.compile(r"(\w+) glibc>=(\S+) python (.+)")
 
 
@@ -54,8 +57,10 @@ def without_wheel(inventory: Inventory, matrix: Matrix) -> Reading:
     machine = (str(arch or "x86_64"), str(python or ""), str(glibc or ""))
     found = []
     for name, version in listed_packages(inventory):
-        own_build = name in _OWN_RULES or versions.local_label(version)
-        reason = "" if own_build else _why_none_fits(matrix.builds, name, version, machine)
+        label = versions.local_label(version)
+        if name in _OWN_RULES or (label and not _OTHER_CUDA.fullmatch(label)):
+            continue
+        reason = _why_none_fits(matrix.builds, name, version.partition("+")[0], machine, bool(label))
         if reason:
             found.append(f"{name} {version} ({reason})")
     return Known(tuple(sorted(found))) if found else Absent()
@@ -63,10 +68,24 @@ def without_wheel(inventory: Inventory, matrix: Matrix) -> Reading:
 
 @lru_cache(maxsize=4096)
 def _why_none_fits(
-    builds: Callable[[str, str], Builds | None], name: str, version: str, machine: tuple[str, str, str]
+    builds: Callable[[str, str], Builds | None],
+    name: str,
+    version: str,
+    machine: tuple[str, str, str],
+    is_other_cuda: bool,
 ) -> str:
-    """Return why no wheel of a release fits a machine, as `why_no_wheel` does."""
-    return why_no_wheel(builds(name, version) or {}, machine)
+    """Return why no wheel of a release fits a machine, as `why_no_wheel` does.
+
+    The wheels for another CUDA are published elsewhere. They are built on the same system, so their libraries
+    need the same C library; for which Pythons they are published is not known.
+    """
+    build = builds(name, version) or {}
+    if not is_other_cuda:
+        return why_no_wheel(build, machine)
+    glibc, floors = machine[2], build.get("needs-glibc", ())
+    floor = max(floors, key=versions.order, default="")
+    too_old = bool(glibc and floor) and versions.compare(glibc, "<", floor) is Tri.YES
+    return f"glibc {floor}" if too_old else ""
 
 
 def why_no_wheel(build: Builds, machine: tuple[str, str, str]) -> str:

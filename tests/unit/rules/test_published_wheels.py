@@ -47,6 +47,7 @@ def without_wheel(packages: str, python: str = "3.11.9", host: str = 'glibc = "2
         ('xformers = "0.0.28"', "3.13.1", 'glibc = "2.35"', "xformers 0.0.28 (for Python 3.8, 3.9, 3.13t)"),
         ('xformers = "0.0.28"', "3.9.1", 'glibc = "2.17"', "xformers 0.0.28 (glibc 2.28)"),
         ('tagged-low = "1.0"', "3.11.9", 'glibc = "2.31"', "tagged-low 1.0 (glibc 2.34)"),
+        ('tagged-low = "1.0+cu129"', "3.11.9", 'glibc = "2.31"', "tagged-low 1.0+cu129 (glibc 2.34)"),
         ('older-too = "1.0"', "3.11.9", 'glibc = "2.17"', "older-too 1.0 (glibc 2.28)"),
         ('pypy-too = "1.0"', "3.13.1", 'glibc = "2.35"', "pypy-too 1.0 (for Python 3.10, 3.11)"),
     ],
@@ -65,6 +66,7 @@ def test_a_package_of_which_no_wheel_fits_is_named_with_the_reason(
         ('vllm = "0.12.0"', "3.12.1", 'glibc = "2.17"\nos = "darwin"'),
         ('vllm = "0.12.0"', "3.12.1", 'glibc = "2.17"\narch = "ppc64le"'),
         ('vllm = "0.12.0+cu118"', "3.12.1", 'glibc = "2.17"'),  # a build from elsewhere
+        ('tagged-low = "1.0+git1234"', "3.11.9", 'glibc = "2.31"'),  # compiled by somebody
         ('vllm = "9.9"', "3.12.1", 'glibc = "2.17"'),
         ('xformers = "0.0.28"', "3.13.1", 'glibc = "2.28"\narch = "aarch64"'),  # no wheels for it at all
         ('protobuf = "4.25.0"', "3.6.1", 'glibc = "2.5"'),
