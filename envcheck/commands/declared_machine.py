@@ -20,7 +20,7 @@ from envcheck.core.gpu_names import (
 )
 from envcheck.core.rules import Matrix
 from envcheck.core.suggestions import suggestion
-from envcheck.core.tables import GpuModel
+from envcheck.core.tables import GpuModel, plain_gpu_name
 from envcheck.rules.changes import DRIVER_FACTS
 
 NO_GPU = "none"
@@ -159,6 +159,8 @@ def declared_gpu(query: str, matrix: Matrix) -> tuple[str, str]:
 
 
 def _known_gpu(query: str, matrix: Matrix) -> tuple[str, str]:
+    if model := matrix.tables.gpu_by_name.get(plain_gpu_name(query)):
+        return "gpu.name", model.name
     known = matrix.tables.gpu_models
     matches = [GpuMatch(tuple(models), exact=True)] if (models := _spelled(query, known)) else []
     matches = matches or list(match_gpu(query, known))
@@ -194,6 +196,8 @@ def _spelled(query: str, known: Sequence[GpuModel]) -> list[GpuModel]:
 
 def _expanded(query: str, matrix: Matrix) -> list[str]:
     """Return one query for each GPU that a query declares: `8x H100`, or a cloud's instance type."""
+    if plain_gpu_name(query) in matrix.tables.gpu_by_name:  # the patterns of the instances take time
+        return [query]
     if found := instance_gpus(query, matrix.tables.get("cloud_instance", ())):
         gpu, count = found
         return [gpu] * count

@@ -97,8 +97,8 @@ _COMMON_NAMES = frozenset(
 )
 
 _LONGEST_WORD = 32  # letters and digits in a row: a longer run is a key or a digest
-_HINTS = (  # every match of a pattern below contains a match of this one
-    rf"(?i)://|@|/home/|/users/|hf_|api_org_|sk-|[rs]k_live_|gh[oprsu]_|github_pat_|gl[a-z]{{2,5}}-|akia|asia"
+_HINTS = (  # every match of a pattern below contains a match of this one, in capitals or not
+    rf"://|@|/home/|/users/|hf_|api_org_|sk-|[rs]k_live_|gh[oprsu]_|github_pat_|gl[a-z]{{2,5}}-|akia|asia"
     rf"|eyj|xox|nvapi-|aiza|ya29|gocspx|ltai|akid|dapi|gsk_|pypi-|npm_|r8_|dop_v1_|dckr_pat_|wandb_v1_|ms-|sg\."
     rf"|/services/|/bot|-----"
     rf"|(?:token|secret|passw|pwd|credential|authorization|bearer|cookie|key|sig)[\w-]{{0,48}}[\"']?[\s=:]"
@@ -260,14 +260,16 @@ def _hide_patterns(text: str) -> str:
 
 def _may_hold_secret(text: str) -> bool:
     """Return whether a text may hold a secret: most texts are versions or folder names and need no search."""
-    return _hint_pattern().search(text) is not None
+    # The pattern takes a quarter of the time without IGNORECASE, which other scripts than ASCII need.
+    ascii_text = text.isascii()
+    return _hint_pattern(ignore_case=not ascii_text).search(text.lower() if ascii_text else text) is not None
 
 
-@lru_cache(maxsize=1)
-def _hint_pattern() -> Any:
+@lru_cache(maxsize=2)
+def _hint_pattern(*, ignore_case: bool) -> Any:
     import re
 
-    return re.compile(_HINTS)
+    return re.compile(_HINTS, re.IGNORECASE if ignore_case else 0)
 
 
 Sanitized = TypeVar("Sanitized")

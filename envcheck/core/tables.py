@@ -168,8 +168,8 @@ class Tables(dict[str, list[dict[str, Any]]]):
 
     @cached_property
     def gpu_by_name(self) -> Mapping[str, GpuModel]:
-        """Return the GPU models by each of their names, as `plain_gpu_name` spells it."""
-        return {plain_gpu_name(name): model for model in self.gpu_models for name in model.names}
+        """Return the GPU models by each of their names, as `plain_gpu_name` spells it; the first row wins."""
+        return {plain_gpu_name(name): model for model in reversed(self.gpu_models) for name in model.names}
 
 
 def plain_gpu_name(name: str) -> str:

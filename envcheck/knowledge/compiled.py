@@ -6,7 +6,7 @@ start-up path, so this module imports nothing that only building needs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from envcheck.core.facts import Key, Kind, Vocabulary
@@ -70,8 +70,8 @@ def slim(known: Matrix) -> Matrix:
 def freeze_matrix(known: Matrix) -> list[Any]:
     """Return the slim matrix as JSON-ready lists, with every clause already parsed.
 
-    The distinct clauses come first, and rules and defaults refer to them by number, because half of all
-    clauses are repetitions.
+    The distinct comparisons come first, and clauses refer to them by number; then the distinct clauses, to
+    which rules and defaults refer, because more than half of both are repetitions.
     """
     import json
 
@@ -86,9 +86,28 @@ def freeze_matrix(known: Matrix) -> list[Any]:
     ]
     defaults = [default._replace(when=numbered(default.when)) for default in known.defaults]
     small = slim(known)._replace(rules=tuple(rules), defaults=tuple(defaults))[:_STORED]
+    comparisons, clauses = _numbered_comparisons(numbers)
     # JSON writes a named tuple as a list; `_jsonable` writes an enumeration as its value.
-    frozen: list[Any] = json.loads(json.dumps([list(numbers), *small], default=_jsonable))
+    frozen: list[Any] = json.loads(json.dumps([comparisons, clauses, *small], default=_jsonable))
     return frozen
+
+
+def _numbered_comparisons(clauses: Iterable[Clause]) -> tuple[list[Comparison], list[Any]]:
+    """Return the distinct comparisons, and the clauses with their numbers in place of comparisons."""
+    numbers: dict[tuple[type, Comparison], int] = {}  # True is no 1, although they are equal
+    comparisons: list[Comparison] = []
+
+    def number(comparison: Comparison) -> int:
+        found = numbers.setdefault((type(comparison.operand), comparison), len(comparisons))
+        if found == len(comparisons):
+            comparisons.append(comparison)
+        return found
+
+    numbered = [
+        [clause.key, clause.kind, [list(map(number, each)) for each in clause.any_of], clause.raw]
+        for clause in clauses
+    ]
+    return comparisons, numbered
 
 
 def _jsonable(value: Any) -> Any:
@@ -112,6 +131,7 @@ def thaw_matrix(frozen: Sequence[Any], *, errors_only: bool = False) -> Matrix:
     With `errors_only`, return only the rules at error level: pin uses no others.
     """
     (
+        comparison_rows,
         clause_rows,
         rules,
         targets,
@@ -125,7 +145,8 @@ def thaw_matrix(frozen: Sequence[Any], *, errors_only: bool = False) -> Matrix:
         machines,
         *_,
     ) = frozen
-    clause = [_thaw_clause(*row) for row in clause_rows].__getitem__
+    comparison = [_thaw_comparison(row) for row in comparison_rows].__getitem__
+    clause = [_thaw_clause(row, comparison) for row in clause_rows].__getitem__
     return Matrix(
         tuple(
             [_thaw_rule(rule, clause) for rule in rules if not errors_only or rule[1] == Severity.ERROR.value]
@@ -183,14 +204,10 @@ def _thaw_rule(frozen: Sequence[Any], clause: Callable[[int], Clause]) -> Rule:
     )
 
 
-def _thaw_clause(key: str, kind: str, any_of: Sequence[Any], raw: str) -> Clause:
-    # List comprehensions are faster than generators, and every start thaws a thousand comparisons.
-    return Clause(
-        key,
-        _KINDS[kind],
-        tuple([tuple(map(_thaw_comparison, alternative)) for alternative in any_of]),
-        raw,
-    )
+def _thaw_clause(frozen: Sequence[Any], comparison: Callable[[int], Comparison]) -> Clause:
+    # List comprehensions are faster than generators, and every start thaws a thousand clauses.
+    key, kind, any_of, raw = frozen
+    return Clause(key, _KINDS[kind], tuple([tuple(map(comparison, each)) for each in any_of]), raw)
 
 
 def _thaw_comparison(frozen: Sequence[Any]) -> Comparison:
