@@ -50,7 +50,8 @@ from envcheck.knowledge.compiled import thaw_matrix, thaw_vocabulary
 from envcheck.knowledge.generated_rules import metadata_rules, requirement_rules, selftest_rules, target_rules
 from envcheck.rules import derive, judge
 from envcheck.rules.atlas import broken_rows, judged_versions, keys_of, newer_releases, without_repetitions
-from envcheck.rules.changes import apply_changes, changed_keys
+from envcheck.rules.changed_inventory import ChangedInventory
+from envcheck.rules.changes import changed_keys
 from envcheck.rules.clauses import format_value
 from envcheck.rules.conditional import conditional_findings, failing_under_any_trainer
 from envcheck.rules.fixes import requirement_fixes, with_passing_fixes
@@ -482,10 +483,11 @@ def add_fixes(
     error_ids = {rule.id for rule in errors.rules}
 
     asked = cache(lambda: tuple(installed_requirements(inventory)))
+    trial = ChangedInventory(read, matrix)
 
     @cache
     def judged_by_errors(changes: tuple[tuple[str, Value], ...]) -> tuple[Inventory, Judgement]:
-        changed = derive.derive(apply_changes(read, changes, matrix), matrix)
+        changed = trial.after(changes)
         concerned = errors.concerned(changed_keys(inventory, changed))
         unconcerned = error_ids.difference(rule.id for rule in concerned)
         unchanged = tuple(finding for finding in judgement.findings if finding.rule.id in unconcerned)

@@ -12,10 +12,11 @@ import re
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from typing import NamedTuple
 
 from envcheck.core import elf
 from envcheck.core.facts import Fact, Known, Unknown, package_key
+from envcheck.core.patterns import pattern
+from envcheck.core.records import NamedTuple
 from envcheck.host.files import open_ranges
 from envcheck.host.machine import Host
 from envcheck.probes.distributions import InstalledFiles
@@ -35,13 +36,13 @@ SHOWN = 3
 _TORCH_SYMBOL = re.compile(rb"_Z(?:T[ITVS]|GV)?N[KVRO]*(?:3c10|2at|5torch|6caffe2)|aoti_torch_|torch_[a-z]")
 """Names in torch's C++ namespaces (Itanium mangling), and the C functions of its stable ABI."""
 
-_TORCH_LIBRARY = re.compile(r"lib(?:c10|torch)(?:_(?:cpu|cuda|hip|xpu|python|cuda_cu|cuda_cpp))?\.so")
-_NEUTRAL = re.compile(
+_TORCH_LIBRARY = pattern(r"lib(?:c10|torch)(?:_(?:cpu|cuda|hip|xpu|python|cuda_cu|cuda_cpp))?\.so")
+_NEUTRAL = pattern(
     r"lib(?:c|m|dl|rt|pthread|stdc\+\+|gcc_s|gomp|omp|cu[a-zA-Z]+|nv[a-zA-Z]+|nccl)\.so|ld-linux"
 )
 """Libraries that define no symbols of torch."""
 
-_RUNTIME = re.compile(r"libcudart\.so\.[0-9.]+")
+_RUNTIME = pattern(r"libcudart\.so\.[0-9.]+")
 _CORE = ("libtorch_cpu.so", "libc10.so", "libtorch_python.so")
 
 Label = Callable[[str, str], str]

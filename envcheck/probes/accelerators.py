@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from envcheck.core.facts import Absent, Fact, Inventory, Key, Kind, Known, Reading, Unknown
+from envcheck.core.patterns import pattern
 from envcheck.host.machine import Host
 from envcheck.probes import Collect, Probe, ProbeRequest
 from envcheck.probes.host_memory import whole_number
@@ -74,8 +75,8 @@ def _architecture(properties: str) -> str:
 # --- Ascend -------------------------------------------------------------------------------------------
 
 _CANN_HOMES = ("/usr/local/Ascend/ascend-toolkit/latest", "/usr/local/Ascend/cann")
-_CANN_FILE = re.compile(r"ascend_.*_install\.info")
-_CANN_VERSION = re.compile(r"^version=(\d+(?:\.\d+)+(?:\.RC\d+)?)\s*$", re.MULTILINE | re.IGNORECASE)
+_CANN_FILE = pattern(r"ascend_.*_install\.info")
+_CANN_VERSION = pattern(r"^version=(\d+(?:\.\d+)+(?:\.RC\d+)?)\s*$", re.MULTILINE | re.IGNORECASE)
 
 
 def _npus(host: Host) -> Reading:

@@ -12,10 +12,10 @@ import os
 import stat
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
-from typing import NamedTuple
 
 from envcheck.core.errors import InputError
 from envcheck.core.facts import normalised
+from envcheck.core.records import NamedTuple
 from envcheck.probes.layout import PLAIN_PTH, check_size
 
 METADATA_LIMIT = 2 * 1024 * 1024

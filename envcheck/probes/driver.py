@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 from envcheck.core import nvidia
 from envcheck.core.facts import (
@@ -25,6 +24,7 @@ from envcheck.core.facts import (
     Unknown,
     is_device_key,
 )
+from envcheck.core.records import NamedTuple
 from envcheck.host.machine import Host
 from envcheck.probes import Collect, Probe, ProbeRequest, health, nvml
 from envcheck.probes.nvml import FactSource, NvmlAnswers

@@ -14,11 +14,12 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import Any
 
 import envcheck.target_scripts
 from envcheck.core.errors import ExamineError, InputError
 from envcheck.core.facts import Absent, Fact, Inventory, Key, Kind, Known, Reading, Unknown, package_key
+from envcheck.core.records import NamedTuple
 from envcheck.host.environment import own_python, working_directory
 from envcheck.host.machine import Host
 from envcheck.host.processes import FinishedProcess

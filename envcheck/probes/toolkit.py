@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from envcheck.core.errors import InputError
 from envcheck.core.facts import Absent, Fact, Inventory, Key, Kind, Known, Unknown
+from envcheck.core.patterns import pattern
 from envcheck.host.files import read_start
 from envcheck.host.machine import Host
 from envcheck.probes import Collect, Probe, ProbeRequest
@@ -93,7 +94,7 @@ def _version(host: Host, folder: str) -> Fact:
 _DRIVER = r"\d{3,4}(\.\d{1,4}){1,3}"
 _COMPAT = f"{_DEFAULT}/compat"  # where NVIDIA's packages and images install it
 _NGC_COMPAT = f"{_COMPAT}/lib.real"  # in NGC images; they link compat/lib to it if the driver needs it
-_COMPAT_FOLDER = re.compile(r"(?i)/(?:cuda[-_]?)?compat(?:[-_]?\d[^/]*)?(?=/|$)")
+_COMPAT_FOLDER = pattern(r"(?i)/(?:cuda[-_]?)?compat(?:[-_]?\d[^/]*)?(?=/|$)")
 """A folder of cuda-compat elsewhere: of conda (cuda-compat), EasyBuild (CUDAcompat), another toolkit."""
 
 

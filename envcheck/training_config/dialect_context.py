@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from operator import ge, gt, le, lt, ne
 from typing import Any
 
 from envcheck.core import versions
 from envcheck.core.facts import Tri, Unknown
+from envcheck.core.patterns import pattern
 from envcheck.core.rules import Severity
 from envcheck.training_config.dialects import CONVERTED, Dialect, DialectRow, misfit, program_names
 from envcheck.training_config.document import Document, Section, Setting, SettingValue
@@ -17,7 +17,7 @@ from envcheck.training_config.values import FALSE, TRUE, as_number, same, spelle
 _COMPARISONS: Mapping[str, Any] = {">=": ge, "<=": le, "!=": ne, ">": gt, "<": lt}
 
 
-_COMMAND_OF_ITS_OWN = re.compile(r"[A-Za-z][\w-]*")
+_COMMAND_OF_ITS_OWN = pattern(r"[A-Za-z][\w-]*")
 _PROOFS = 2  # number of `proofs` that prove a trainer; a user's own script may have one by chance
 
 _HAVE_TRAINERS = frozenset({"transformers", "trl", "sentence_transformers", "setfit", "unsloth"})

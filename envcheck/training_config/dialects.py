@@ -5,12 +5,12 @@ field of a row.
 """
 
 import math
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
 from envcheck.core.facts import Value
+from envcheck.core.patterns import pattern
 from envcheck.core.records import NamedTuple
 from envcheck.training_config.document import Document, Scalar, Section, SettingValue
 from envcheck.training_config.values import FALSE, TRUE, alternatives, as_number, same, shown, spelled
@@ -527,4 +527,4 @@ def _is_whole(value: SettingValue, number: float) -> bool:
     return math.isfinite(number) and number == int(number)
 
 
-_WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
+_WHOLE = pattern(r"[+-]?[0-9]{1,18}")

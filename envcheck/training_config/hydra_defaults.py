@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
+from envcheck.core.patterns import pattern
 from envcheck.training_config.document import Document, Section
 
-_ENTRY = re.compile(r"defaults\.\d+\.(.+)")
+_ENTRY = pattern(r"defaults\.\d+\.(.+)")
 
 
 def hydra_defaults(document: Document) -> Iterator[tuple[str, str]]:

@@ -12,6 +12,7 @@ from itertools import chain, islice
 from envcheck.core.errors import Place
 from envcheck.core.facts import Fact, Known, Unknown
 from envcheck.core.findings import Diagnostic
+from envcheck.core.patterns import pattern
 from envcheck.core.records import NamedTuple
 from envcheck.core.rules import Severity
 from envcheck.training_config.dialect_context import ARGUMENTS, DialectContext, location
@@ -44,7 +45,7 @@ _PASSED_ON: Mapping[str, Sequence[str]] = {
 }  # fmt: skip
 """The dialects of sections, with the setting names by which each is recognised."""
 
-_LORA_SECTION = re.compile(r"(?:q?lora|peft|adapter)s?(?:_?(?:config|params|args|settings))?", re.IGNORECASE)
+_LORA_SECTION = pattern(r"(?:q?lora|peft|adapter)s?(?:_?(?:config|params|args|settings))?", re.IGNORECASE)
 _LORA_OPTIONS = ("r", "rank", "alpha", "target_modules", "lora_r", "lora_rank")
 """Options of LoRA that other sections have too; they count only in a section that is named like one of it."""
 
@@ -68,7 +69,7 @@ _OWN_NAMES = (
     "activation_checkpointing",
     "attn_implementation", "use_lora", "use_peft", "lora_enable", "enable_lora", "use_qlora",
 )  # fmt: skip
-_OF_TRAINING = re.compile(r"(?:num_|max_|train_|n_)*(?:epochs?|steps)|learning_rate|lr|(?:\w+_)?batch_size")
+_OF_TRAINING = pattern(r"(?:num_|max_|train_|n_)*(?:epochs?|steps)|learning_rate|lr|(?:\w+_)?batch_size")
 """Names of settings that only a file for a training has."""
 
 _DEEPEST_SECTION = 2  # dots in the name of a section that is passed on

@@ -7,12 +7,12 @@ refuses it (`filled` rows of the dialect).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
 
 from envcheck.core.facts import Fact, Unknown
 from envcheck.core.findings import Diagnostic
+from envcheck.core.patterns import pattern
 from envcheck.training_config.dialects import Dialect
 from envcheck.training_config.interpret import Interpretation
 from envcheck.training_config.merge_conflicts import BATCH_ARITHMETIC, conflicts, is_deepspeed_config
@@ -195,7 +195,7 @@ _ENABLES = ("gradient_checkpointing_enable", "enable_gradient_checkpointing")
 _PRECISION = "train.precision"
 _QUANTIZATION = "train.quantization"
 _ACCELERATE = "accelerate"
-_TRAINER_ARGUMENTS = re.compile(r"TrainingArguments$|^(?:SFT|[A-Z]{1,5}O|Reward|PRM|GKD)Config$")
+_TRAINER_ARGUMENTS = pattern(r"TrainingArguments$|^(?:SFT|[A-Z]{1,5}O|Reward|PRM|GKD)Config$")
 """Classes with the arguments of a Trainer, which may ask for a precision."""
 
 

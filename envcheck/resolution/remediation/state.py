@@ -12,8 +12,9 @@ from envcheck.knowledge.generated_rules import requirement_rules
 from envcheck.resolution.remediation.moves import Changes
 from envcheck.resolution.remediation.problem import RemediationProblem
 from envcheck.resolution.remediation.releases import Releases
-from envcheck.rules import derive, judge
-from envcheck.rules.changes import apply_changes, changed_keys
+from envcheck.rules import judge
+from envcheck.rules.changed_inventory import ChangedInventory
+from envcheck.rules.changes import changed_keys
 from envcheck.rules.requirements import check_requirements, installed_requirements
 
 
@@ -35,12 +36,12 @@ class InventoryEditor:
 
     def __init__(self, read: Inventory, known: Matrix, listed: Releases) -> None:
         self.read, self.known, self.listed = read, known, listed
+        self._trial = ChangedInventory(read, known)
 
     def apply(self, changes: Changes) -> Inventory:
         """Return the inventory after these changes, with new requirements, companions and derived facts."""
         leaders = [key for key in changes if package_name(key) in self.known.moves_with]
         ordered = [*leaders, *(key for key in changes if key not in leaders)]
-        read = apply_changes(self.read, [(key, changes[key].value) for key in ordered], self.known)
         facts = [
             Fact(key, Known(version), "moves along")
             for key, version in self.companions(changes).items()
@@ -52,7 +53,7 @@ class InventoryEditor:
             if name != key and lines:
                 source = f"metadata of {name} {proposal.value}"
                 facts.append(Fact(f"{key}.requires", Known(lines), source))
-        return derive.derive(read.with_facts(facts), self.known)
+        return self._trial.after([(key, changes[key].value) for key in ordered], facts)
 
     def companions(self, changes: Changes) -> dict[str, str]:
         """Return the new releases, by key, of installed packages that move because another package moves.

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 
+from envcheck.core.patterns import pattern
 from envcheck.training_config.launch_scripts.values import NAME
 
-ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)\s*(?:\+\+|--|[-+*/%]?=(?!=))|(?:\+\+|--)\s*([A-Za-z_]\w*)")
+ASSIGNMENT = pattern(r"([A-Za-z_]\w*)\s*(?:\+\+|--|[-+*/%]?=(?!=))|(?:\+\+|--)\s*([A-Za-z_]\w*)")
 """A variable that an arithmetic expression changes; its name is in group 1 or 2."""
 
 
@@ -27,7 +27,7 @@ OPERATORS: Mapping[str, Callable[[int, int], int | bool]] = {
     "*": lambda a, b: a * b, "/": _quotient, "%": lambda a, b: a - b * _quotient(a, b),
 }  # fmt: skip
 _PRECEDENCE = ({"==", "!="}, {"<", "<=", ">", ">="}, {"+", "-"}, {"*", "/", "%"})
-_TOKEN = re.compile(r"\s*(?:(\d{1,18})|\$?\{?([A-Za-z_]\w*)\}?|\$\{?(#)\}?|([=!<>]=|[-+*/%<>()]))\s*")
+_TOKEN = pattern(r"\s*(?:(\d{1,18})|\$?\{?([A-Za-z_]\w*)\}?|\$\{?(#)\}?|([=!<>]=|[-+*/%<>()]))\s*")
 _MAX_LENGTH = 200
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import posixpath
-import re
 from collections.abc import Iterable, Iterator, Sequence
 
+from envcheck.core.patterns import pattern
 from envcheck.training_config.launch_scripts import arithmetic
 from envcheck.training_config.launch_scripts.parser import parse
 from envcheck.training_config.launch_scripts.session import Session
@@ -34,23 +34,23 @@ from envcheck.training_config.launch_scripts.values import (
     unknown,
 )
 
-POSITION = re.compile(r"[1-9][0-9]?")
+POSITION = pattern(r"[1-9][0-9]?")
 """The number of an argument: `$1`."""
 
 _END = "END_OF_NUMBER"
-_EXPANDED = re.compile(r"\$\{\W|\$\{\w+[^\w}]|\$\(")
+_EXPANDED = pattern(r"\$\{\W|\$\{\w+[^\w}]|\$\(")
 """The beginning of what arithmetic itself does not compute."""
 
-_VARIABLE = re.compile(r"\"?\$\{?([A-Za-z_]\w*)\}?\"?")
-_RUNS = re.compile(r"\s+|\S+")
-_SLICE = re.compile(r":\s*([0-9]{1,4})(?:\s*:\s*([0-9]{1,4}))?")
-_MORE_ARGUMENTS = re.compile(r"(?i)(?:args|arguments|opts|options|flags|params|overrides?|extras?)_?$")
+_VARIABLE = pattern(r"\"?\$\{?([A-Za-z_]\w*)\}?\"?")
+_RUNS = pattern(r"\s+|\S+")
+_SLICE = pattern(r":\s*([0-9]{1,4})(?:\s*:\s*([0-9]{1,4}))?")
+_MORE_ARGUMENTS = pattern(r"(?i)(?:args|arguments|opts|options|flags|params|overrides?|extras?)_?$")
 """Names of variables with further arguments; one that is not set adds none."""
 
-_SET_BY_THE_JOB = re.compile(
+_SET_BY_THE_JOB = pattern(
     r"(?:SLURM|PBS|LSB|OMPI|PMI|KUBERNETES)\w*|HOME|USER|HOSTNAME|PATH|RANDOM|SECONDS|UID|HOST"
 )
-_OWN_PATH = re.compile(r"\$\{?(?:0|BASH_SOURCE)\b")
+_OWN_PATH = pattern(r"\$\{?(?:0|BASH_SOURCE)\b")
 _FOLDER = "."  # the script's own folder, and the current one: files are looked up beside the script first
 
 

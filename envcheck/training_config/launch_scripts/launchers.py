@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
+from envcheck.core.patterns import pattern
 from envcheck.core.records import NamedTuple
 from envcheck.training_config.launch_scripts.values import Argument, base_name
 
@@ -47,8 +47,8 @@ _TRAINING_SUBCOMMANDS = {
     ),
     "trl": ("sft", "dpo", "kto", "grpo", "reward", "rloo", "orpo", "cpo"),
 }  # fmt: skip
-_PYTHON = re.compile(r"(?:python|pypy)[0-9.]*")
-_OTHER_WORK = re.compile(
+_PYTHON = pattern(r"(?:python|pypy)[0-9.]*")
+_OTHER_WORK = pattern(
     r"merg(?:e|ing)|eval|infer|test|prepare|preproc|process_|convert|export|demo|serve|server|download|generat|tokeniz"
     r"|^(?:pip|venv|ensurepip|wheel|ipykernel|jupyter|wandb|spacy|nltk[.]downloader)$"
     r"|check|dataset|valid|analy|filter|split|collect|annotat|sampl|scor(?:e|ing)"
@@ -63,7 +63,7 @@ _SUBCOMMANDS = frozenset({
     "train", "sft", "dpo", "grpo", "rl", "finetune", "fine-tune", "pretrain", "fit", "tune",
 })  # fmt: skip
 _CONFIGURATIONS = (".yaml", ".yml", ".json", ".toml")
-_OWN_COMMANDS = re.compile(r"[a-z][\w-]*")
+_OWN_COMMANDS = pattern(r"[a-z][\w-]*")
 _SHELLS = frozenset({"bash", "sh", "source", ".", "echo", "printf", "export", "sbatch", "eval", "exec"})
 _SCRIPT_WITHIN = 6  # words in which the script of an unknown interpreter is looked for
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 
+from envcheck.core.patterns import pattern
 from envcheck.training_config.launch_scripts.syntax import (
     Arithmetic,
     Case,
@@ -37,10 +38,10 @@ def parse(text: str, origins: tuple[tuple[int, int], ...] = ((0, 0),)) -> Script
     return _CommandParser(text, origins).script()
 
 
-_NAME = re.compile(r"[A-Za-z_]\w*")
-_OPERATOR = re.compile(r"&&|\|\||;;&|;;|;&|\|&|[;&|()\n]")
-_OPERATOR_IN_TEST = re.compile(r"&&|\|\||[<>()|&;]")
-_REDIRECT = re.compile(r"(?:[0-9]+)?(?:<<<|<<-|<<|>>|>&|<&|>\||<>|[<>])|&>>|&>")
+_NAME = pattern(r"[A-Za-z_]\w*")
+_OPERATOR = pattern(r"&&|\|\||;;&|;;|;&|\|&|[;&|()\n]")
+_OPERATOR_IN_TEST = pattern(r"&&|\|\||[<>()|&;]")
+_REDIRECT = pattern(r"(?:[0-9]+)?(?:<<<|<<-|<<|>>|>&|<&|>\||<>|[<>])|&>>|&>")
 _ENDS_ARM = (";;", ";&")
 _CLOSING_WORDS = frozenset({"then", "do", "done", "fi", "else", "elif", "esac", "}"})
 

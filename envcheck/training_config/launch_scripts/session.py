@@ -9,6 +9,7 @@ from functools import cached_property
 
 from envcheck.core.errors import InputError
 from envcheck.core.parsing import parse_toml
+from envcheck.core.patterns import pattern
 from envcheck.training_config.launch_scripts.syntax import Node, Script, Word
 from envcheck.training_config.readers import Beside
 from envcheck.training_config.source_lines import SourceLines
@@ -20,7 +21,7 @@ MAX_CALLS = 20
 """How deep functions, `eval` and `bash -c` may call one another."""
 
 
-_ASSIGNMENT = re.compile(r"(?:^|[\s;&|(){}])([A-Za-z_]\w*)=([^\s;]*)", re.MULTILINE)
+_ASSIGNMENT = pattern(r"(?:^|[\s;&|(){}])([A-Za-z_]\w*)=([^\s;]*)", re.MULTILINE)
 
 
 class TooLongError(Exception):

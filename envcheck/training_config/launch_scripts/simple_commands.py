@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Protocol
 
 from envcheck.core.facts import Tri
+from envcheck.core.patterns import pattern
 from envcheck.core.records import NamedTuple
 from envcheck.training_config.launch_scripts import conditions, slurm
 from envcheck.training_config.launch_scripts.builtins import BUILTINS, FOLDER, Invocation
@@ -39,7 +40,7 @@ from envcheck.training_config.launch_scripts.values import (
 )
 from envcheck.training_config.launch_scripts.written_files import WrittenFiles
 
-ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\[[^\]]*\])?(\+?)=")
+ASSIGNMENT = pattern(r"([A-Za-z_]\w*)(\[[^\]]*\])?(\+?)=")
 """The beginning of an assignment: name, index in brackets, plus sign."""
 
 _KEYED = re.compile(r"\[([^\]]*)\]=")
@@ -70,20 +71,20 @@ _START_TASKS = frozenset({
 _READ_SCRIPTS = frozenset({"sbatch", "qsub", "bsub", "ssh", "su", "sudo", "docker", "podman", "srun"})
 """Those of them that run, or submit, the script on their standard input if they are given no other."""
 
-_INSTALLED = re.compile(r"[A-Za-z]\w*(?:[-_]\w+)+")
+_INSTALLED = pattern(r"[A-Za-z]\w*(?:[-_]\w+)+")
 """The name of a command that a project may install; those of other programs seldom have two words."""
 
-_OPTION_WITH_VALUE = re.compile(r"--?[\w-]+=")
+_OPTION_WITH_VALUE = pattern(r"--?[\w-]+=")
 
-_PYTHON = re.compile(r"python[0-9.]*")
-_TRAINS = re.compile(r"\.(?:train|fit|backward)\(")
+_PYTHON = pattern(r"python[0-9.]*")
+_TRAINS = pattern(r"\.(?:train|fit|backward)\(")
 _SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch")
 _SHELLS = frozenset({"bash", "sh", "zsh", "dash"})
 _MAX_PREFIXES = 16  # `nohup env srun python train.py` has three
 _MAX_PREFIX_WORDS = 60  # words after a prefix in which the program is looked for
 _MAX_SCRIPT = 1 << 16  # characters of another script that is followed
 _PROJECT_FILES = (*_SCRIPTS, ".py", ".json", ".yaml", ".yml", ".toml")
-_FOLDER_OF_PROJECT = re.compile(r"\$\{?((?:SLURM_SUBMIT|PBS_O_WORK|LSB_SUBCWD|SGE_O_WORK|GITHUB_WORK)\w*)\}?")
+_FOLDER_OF_PROJECT = pattern(r"\$\{?((?:SLURM_SUBMIT|PBS_O_WORK|LSB_SUBCWD|SGE_O_WORK|GITHUB_WORK)\w*)\}?")
 """Variables in which schedulers give the folder from which a job was submitted."""
 
 _OPTION_AND_PATH = 3  # fragments of `--config=$ROOT/train.yaml`

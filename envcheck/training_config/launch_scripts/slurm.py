@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-_DIRECTIVE = re.compile(r"^#SBATCH[ \t]+(\S.*)$", re.MULTILINE)
-_OPTION = re.compile(r"(--?[\w-]+)(?:[= \t]\s*|(?<=^-[A-Za-z]))([^\s#]+)")
+from envcheck.core.patterns import pattern
+
+_DIRECTIVE = pattern(r"^#SBATCH[ \t]+(\S.*)$", re.MULTILINE)
+_OPTION = pattern(r"(--?[\w-]+)(?:[= \t]\s*|(?<=^-[A-Za-z]))([^\s#]+)")
 _NAMES = {"-N": "--nodes", "-n": "--ntasks", "-G": "--gpus"}
-_COUNT = re.compile(r"[0-9]{1,6}")
+_COUNT = pattern(r"[0-9]{1,6}")
 _MOST_DEVICES = 64  # of one node
-_GPUS = re.compile(r"gpu:(?:[\w.-]+:)?([0-9]{1,4})")
+_GPUS = pattern(r"gpu:(?:[\w.-]+:)?([0-9]{1,4})")
 
 
 def variables(text: str) -> dict[str, tuple[str, int]]:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from typing import TypeAlias
 
+from envcheck.core.patterns import pattern
 from envcheck.core.records import NamedTuple
 from envcheck.training_config.launch_scripts.syntax import Text, Word
 
-NAME = re.compile(r"[A-Za-z_]\w*")
-WHOLE_NUMBER = re.compile(r"-?[0-9]{1,18}")
+NAME = pattern(r"[A-Za-z_]\w*")
+WHOLE_NUMBER = pattern(r"-?[0-9]{1,18}")
 _MAX_QUOTED = 48
 """Characters of a substitution that a reason quotes."""
 

@@ -6,9 +6,9 @@ moves `i` past it. Parsing takes time linear in the length of the text.
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_right
 
+from envcheck.core.patterns import pattern
 from envcheck.training_config.launch_scripts.syntax import (
     Expansion,
     NotAScriptError,
@@ -22,19 +22,19 @@ from envcheck.training_config.launch_scripts.syntax import (
 MAX_DEPTH = 60
 """How deep compound commands and substitutions may nest; scripts written by people stay far below it."""
 
-BLANK = re.compile(r"(?:[ \t\r]|\\\r?\n)+")
-_CONTINUATION_WITH_SPACE = re.compile(r"\\[ \t]+\r?(?:\n|\Z)")
-_PLAIN = re.compile(r"[^\s;&|<>()$`\"'\\]+")
-_IN_DOUBLE_QUOTES = re.compile(r"[^$`\"\\]+")
-_IN_DOCUMENT = re.compile(r"[^$`\\]+")
-_IN_BRACES = re.compile(r"[^$`\"'\\}]+")
-_EXPANSION = re.compile(r"(?:[A-Za-z_]\w*|[0-9@*#?$!-])")
-_BRACED_NAME = re.compile(r"(?:[A-Za-z_]\w*|[0-9]+|[@*#?$!-])(?:\[[^\]\s]*\])?")
-_DEFAULT_OPERATOR = re.compile(r":?[-=+?]")
-_ASSIGNS_ARRAY = re.compile(r"[A-Za-z_]\w*\+?=")
-_OLD_ARITHMETIC = re.compile(r"\$\[([^\[\]\n]*)\]")  # bash still reads `$[ … ]` as `$(( … ))`
-_PARENTHESES = re.compile(r"[()\n]")
-PLACEHOLDER = re.compile(r"<[A-Za-z_][\w-]*>(?=[\s;]|\Z)")  # `<NAME>`, for the user of a template to fill in
+BLANK = pattern(r"(?:[ \t\r]|\\\r?\n)+")
+_CONTINUATION_WITH_SPACE = pattern(r"\\[ \t]+\r?(?:\n|\Z)")
+_PLAIN = pattern(r"[^\s;&|<>()$`\"'\\]+")
+_IN_DOUBLE_QUOTES = pattern(r"[^$`\"\\]+")
+_IN_DOCUMENT = pattern(r"[^$`\\]+")
+_IN_BRACES = pattern(r"[^$`\"'\\}]+")
+_EXPANSION = pattern(r"(?:[A-Za-z_]\w*|[0-9@*#?$!-])")
+_BRACED_NAME = pattern(r"(?:[A-Za-z_]\w*|[0-9]+|[@*#?$!-])(?:\[[^\]\s]*\])?")
+_DEFAULT_OPERATOR = pattern(r":?[-=+?]")
+_ASSIGNS_ARRAY = pattern(r"[A-Za-z_]\w*\+?=")
+_OLD_ARITHMETIC = pattern(r"\$\[([^\[\]\n]*)\]")  # bash still reads `$[ … ]` as `$(( … ))`
+_PARENTHESES = pattern(r"[()\n]")
+PLACEHOLDER = pattern(r"<[A-Za-z_][\w-]*>(?=[\s;]|\Z)")  # `<NAME>`, for the user of a template to fill in
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
 _MAX_ARITHMETIC = 2000  # characters of `((…))`
 

@@ -6,11 +6,11 @@ are helpers of one reader.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import TypeAlias
 
 from envcheck.core.errors import InputError
+from envcheck.core.patterns import pattern
 from envcheck.core.plugins import plugins
 from envcheck.core.records import NamedTuple
 from envcheck.training_config.document import Document
@@ -48,11 +48,11 @@ INSTEAD_OF_PROGRAM = (
     "the launch script, the trainer's YAML or JSON, DeepSpeed's JSON, or the settings themselves, "
     "such as --train 'zero_stage=3 bf16=true'"
 )
-_BRACE = re.compile(r"(?:\s|#[^\n]*\n)*\{")
+_BRACE = pattern(r"(?:\s|#[^\n]*\n)*\{")
 _YAML = (".yaml", ".yml")
 _SHELL = (".sh", ".bash", ".slurm", ".sbatch")
-_OPTIONS = re.compile(r"(?:\s|#[^\n]*\n)*(?:-|[\w.-]+=\S*\s*\Z)")
-_BINARY = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
+_OPTIONS = pattern(r"(?:\s|#[^\n]*\n)*(?:-|[\w.-]+=\S*\s*\Z)")
+_BINARY = pattern(r"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 
 
 def read(text: str, file: str, beside: Beside | None = None) -> tuple[Document, ...]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from envcheck.core.errors import InputError, Place
 from envcheck.core.facts import Tri, Unknown
 from envcheck.core.findings import Diagnostic
+from envcheck.core.patterns import pattern
 from envcheck.core.rules import Severity
 from envcheck.training_config.document import Document, ProgramSource, Scalar, Setting, SettingValue
 from envcheck.training_config.launch_scripts.follow import FollowedScript, follow
@@ -48,20 +49,20 @@ _CONFIG_FILES = (".yaml", ".yml", ".json", ".toml")
 _PYTHON_FILES: Mapping[str, tuple[str, ...]] = {"xtuner": (".py",)}
 """Programs whose configurations are modules of Python."""
 
-_KEY = re.compile(r"\+{0,2}[A-Za-z_][\w.]*")
-_TRAINING_NAMES = re.compile(r"trainer|backward|optimizer|fine_?tun|training_step")
+_KEY = pattern(r"\+{0,2}[A-Za-z_][\w.]*")
+_TRAINING_NAMES = pattern(r"trainer|backward|optimizer|fine_?tun|training_step")
 _TRAINING_PACKAGES = frozenset(
     {"verl", "openrlhf", "llamafactory", "axolotl", "swift", "torchtune", "nemo_rl"}
 )
-_WORDS = re.compile(r"[a-z]+")
+_WORDS = pattern(r"[a-z]+")
 _TRAINING_WORDS = frozenset(
     {"sft", "dpo", "grpo", "ppo", "orpo", "kto", "rloo", "rm", "rlhf", "lora", "qlora", "pt", "cpt"}
 )
 _TRAINING_BEGINNINGS = ("train", "finetun", "pretrain", "tune", "distill")
 """Words in the name of a program, and beginnings of such words, that suggest that it trains."""
 
-_HYDRA_MAIN = re.compile(r"@hydra\.main\(([^)]{0,400})\)")
-_HYDRA_ARGUMENT = re.compile(r"(config_path|config_name)\s*=\s*[\"']([\w./-]+)[\"']")
+_HYDRA_MAIN = pattern(r"@hydra\.main\(([^)]{0,400})\)")
+_HYDRA_ARGUMENT = pattern(r"(config_path|config_name)\s*=\s*[\"']([\w./-]+)[\"']")
 _MOST_FOLLOWED = 12  # programs that are followed for one script
 _MAX_LISTED = 6  # names or places that one diagnostic lists
 _ONE_OF_EACH = 2  # documents of a program: one of a trainer's arguments, one of all other calls

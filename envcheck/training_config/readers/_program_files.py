@@ -10,13 +10,14 @@ import posixpath
 import re
 from collections.abc import Iterator
 
+from envcheck.core.patterns import pattern
 from envcheck.training_config.document import ProgramSource
 from envcheck.training_config.readers import Beside
 
 LARGEST = 1 << 18
 """The number of characters of the largest file that is read."""
 
-_MODULE = re.compile(r"[A-Za-z_][\w-]*(?:\.[A-Za-z_][\w-]*)*")
+_MODULE = pattern(r"[A-Za-z_][\w-]*(?:\.[A-Za-z_][\w-]*)*")
 
 
 def program_files(program: str, folder: str) -> Iterator[str]:

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import ast
 import posixpath
-import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeGuard
+from typing import Any, TypeGuard
 
 from envcheck.core.errors import InputError, Place
 from envcheck.core.facts import Unknown
+from envcheck.core.patterns import pattern
+from envcheck.core.records import NamedTuple
 from envcheck.training_config.document import Document, ProgramSource, Scalar, Section, Setting
 from envcheck.training_config.programs.follow import FollowedProgram, follow
 from envcheck.training_config.programs.modules import parse
@@ -210,7 +211,7 @@ def _tree(document: Document) -> dict[str, Any]:
     return found
 
 
-_PART = re.compile(r'"(?:[^"\\]|\\.)*"|[^."]+')
+_PART = pattern(r'"(?:[^"\\]|\\.)*"|[^."]+')
 
 
 def _has(place: Any, key: Any) -> bool:

@@ -10,10 +10,12 @@ import ast
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from envcheck.core.errors import InputError, Place
 from envcheck.core.facts import Unknown
+from envcheck.core.patterns import pattern
+from envcheck.core.records import NamedTuple
 from envcheck.training_config.document import Document, Section, Setting, SettingValue
 from envcheck.training_config.programs.expressions import computed
 from envcheck.training_config.programs.follow import FollowedProgram
@@ -76,7 +78,7 @@ _NAMED: Mapping[str, re.Pattern[str]] = {
 }
 """Settings that say whether the code contains names of a kind, which may have an effect that is not read."""
 
-_MODEL_CLASS = re.compile(r"For[A-Z]\w+$|LMHeadModel$")
+_MODEL_CLASS = pattern(r"For[A-Z]\w+$|LMHeadModel$")
 _NAMES = (ast.Name, ast.Attribute)
 _LIBRARIES = ("transformers", "trl", "sentence_transformers", "unsloth", "accelerate")
 """Packages that define the known trainers; a class of the same name from elsewhere is a different one."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from envcheck.core.facts import Unknown
+from envcheck.core.patterns import pattern
 from envcheck.training_config.programs.expressions import Expressions, ProgramTooLongError, computed
 from envcheck.training_config.programs.values import (
     MISSING,
@@ -20,7 +20,7 @@ from envcheck.training_config.programs.values import (
 )
 
 _NO_OPTIONS: Mapping[str, Any] = {}
-_HOLDS_OPTIONS = re.compile(r"arg|opt|config|cfg|params|flags")
+_HOLDS_OPTIONS = pattern(r"arg|opt|config|cfg|params|flags")
 """Names of variables whose attributes are the options of a program."""
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from envcheck.core.errors import InputError, Place
+from envcheck.core.records import NamedTuple
 from envcheck.training_config.document import Document
 from envcheck.training_config.readers import Beside, launch
 

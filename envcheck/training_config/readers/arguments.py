@@ -9,15 +9,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
-from typing import NamedTuple
 
 from envcheck.core.errors import InputError, Place
 from envcheck.core.facts import Unknown
+from envcheck.core.patterns import pattern
+from envcheck.core.records import NamedTuple
 from envcheck.training_config.document import Document, Scalar, Setting
 from envcheck.training_config.readers import ConfigReader, json_text
 from envcheck.training_config.source_lines import SourceLines
 
-_PIECE = re.compile(
+_PIECE = pattern(
     r"""(?P<blank>[ \t\r\n;&|]+|\\\r?\n)
     | (?P<comment>(?<![^\s])\#[^\n]*)
     | (?P<single>'[^']*')
@@ -27,7 +28,7 @@ _PIECE = re.compile(
     | (?P<other>.)""",
     re.VERBOSE | re.DOTALL,
 )
-_ESCAPED = re.compile(r'\\(["\\$`])|\\\n')
+_ESCAPED = pattern(r'\\(["\\$`])|\\\n')
 
 
 class ArgumentWord(NamedTuple):

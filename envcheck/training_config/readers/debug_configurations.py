@@ -7,12 +7,13 @@ import shlex
 from collections.abc import Iterator, Mapping
 
 from envcheck.core.errors import InputError
+from envcheck.core.patterns import pattern
 from envcheck.training_config.document import Document, Setting
 from envcheck.training_config.readers import Beside, ConfigReader
 
 _MARKS = (re.compile(r'"configurations"\s*:\s*\['), re.compile(r'"request"\s*:\s*"launch"'))
-_CONFIGURATION = re.compile(r"(configurations\.\d+)\.(?:program|module)")
-_VARIABLE = re.compile(r"\$\{(?:workspaceFolder|workspaceRoot|fileDirname)\}/?")
+_CONFIGURATION = pattern(r"(configurations\.\d+)\.(?:program|module)")
+_VARIABLE = pattern(r"\$\{(?:workspaceFolder|workspaceRoot|fileDirname)\}/?")
 
 
 def recognises(text: str) -> bool:

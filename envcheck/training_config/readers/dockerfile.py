@@ -5,16 +5,17 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from envcheck.core.errors import InputError
 from envcheck.core.parsing import parse_json
+from envcheck.core.patterns import pattern
+from envcheck.core.records import NamedTuple
 from envcheck.training_config.document import Document
 from envcheck.training_config.readers import Beside, ConfigReader
 
-_BEGINNING = re.compile(r"(?:[ \t]*(?:#[^\n]*|ARG[ \t][^\n]*)?\r?\n)*+[ \t]*FROM[ \t]+\S", re.IGNORECASE)
-_STARTS = re.compile(r"^[ \t]*(?:CMD|ENTRYPOINT)\b", re.IGNORECASE | re.MULTILINE)
-_PAIR = re.compile(r"""([A-Za-z_]\w*)=("(?:[^"\\]|\\.)*"|'[^']*'|\S*)""")
+_BEGINNING = pattern(r"(?:[ \t]*(?:#[^\n]*|ARG[ \t][^\n]*)?\r?\n)*+[ \t]*FROM[ \t]+\S", re.IGNORECASE)
+_STARTS = pattern(r"^[ \t]*(?:CMD|ENTRYPOINT)\b", re.IGNORECASE | re.MULTILINE)
+_PAIR = pattern(r"""([A-Za-z_]\w*)=("(?:[^"\\]|\\.)*"|'[^']*'|\S*)""")
 
 
 class _Instruction(NamedTuple):

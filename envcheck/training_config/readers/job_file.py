@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from envcheck.core.errors import InputError
+from envcheck.core.patterns import pattern
 from envcheck.training_config.document import Document, Setting
 from envcheck.training_config.readers import Beside, ConfigReader
 
@@ -15,16 +16,16 @@ if TYPE_CHECKING:
     from envcheck.training_config.readers import _shell_lines
 
 _KUBERNETES = (re.compile(r"^apiVersion:", re.MULTILINE), re.compile(r"^kind:", re.MULTILINE))
-_RUN = re.compile(r"^run:[ \t]*(?:[|>][+-]?[ \t]*(?:#.*)?$|\S)", re.MULTILINE)
-_TASK = re.compile(r"^(?:resources|setup|num_nodes|workdir|file_mounts|envs):", re.MULTILINE)
-_SEPARATOR = re.compile(r"^---[ \t\r]*$", re.MULTILINE)
+_RUN = pattern(r"^run:[ \t]*(?:[|>][+-]?[ \t]*(?:#.*)?$|\S)", re.MULTILINE)
+_TASK = pattern(r"^(?:resources|setup|num_nodes|workdir|file_mounts|envs):", re.MULTILINE)
+_SEPARATOR = pattern(r"^---[ \t\r]*$", re.MULTILINE)
 _DSTACK = (
-    re.compile(r"^type:[ \t]*(?:task|dev-environment|service)\b", re.MULTILINE),
+    pattern(r"^type:[ \t]*(?:task|dev-environment|service)\b", re.MULTILINE),
     re.compile(r"^commands:", re.MULTILINE),
 )
-_ENTRYPOINT = re.compile(r"^entrypoint:[ \t]*\S", re.MULTILINE)
+_ENTRYPOINT = pattern(r"^entrypoint:[ \t]*\S", re.MULTILINE)
 _AZURE = (
-    re.compile(r"^\$schema:.*azureml", re.MULTILINE),
+    pattern(r"^\$schema:.*azureml", re.MULTILINE),
     re.compile(r"^(?:command:|jobs:)", re.MULTILINE),
 )
 _AMLT = (
@@ -34,32 +35,32 @@ _AMLT = (
 )
 _WORKFLOW = (re.compile(r"^jobs:", re.MULTILINE), re.compile(r"^[ \t]+(?:- )?run:[ \t]*\S", re.MULTILINE))
 _COMPOSE = (
-    re.compile(r"^services:", re.MULTILINE),
+    pattern(r"^services:", re.MULTILINE),
     re.compile(r"^[ \t]+(?:command|entrypoint):", re.MULTILINE),
 )
 _SWEEP = (
-    re.compile(r"^parameters:", re.MULTILINE),
+    pattern(r"^parameters:", re.MULTILINE),
     re.compile(r"^method:[ \t]*(?:grid|random|bayes)\b", re.MULTILINE),
     re.compile(r"^program:", re.MULTILINE),
 )
-_STEP = re.compile(r"(jobs\.[^.]+\.steps)\.\d+\.run")
-_JOB = re.compile(r"jobs\.[^.]+\.command")
-_SERVICE = re.compile(r"(services\.[^.]+)\.(?:command|entrypoint)")
-_SWEPT = re.compile(r"parameters\.([\w-]+)\.(value|values|min|distribution)")
+_STEP = pattern(r"(jobs\.[^.]+\.steps)\.\d+\.run")
+_JOB = pattern(r"jobs\.[^.]+\.command")
+_SERVICE = pattern(r"(services\.[^.]+)\.(?:command|entrypoint)")
+_SWEPT = pattern(r"parameters\.([\w-]+)\.(value|values|min|distribution)")
 _SWEEP_COMMAND = ("${env}", "${interpreter}", "${program}", "${args}")
-_STARTED_BY_OPERATOR = re.compile(r"ReplicaSpecs\.")
+_STARTED_BY_OPERATOR = pattern(r"ReplicaSpecs\.")
 """Containers whose processes an operator of Kubernetes joins, whatever starts each of them."""
 
-_CONTENT = re.compile(r"^(?:---)?[ \t]*[^\s#-]", re.MULTILINE)
+_CONTENT = pattern(r"^(?:---)?[ \t]*[^\s#-]", re.MULTILINE)
 """A line of a document that is no comment."""
 
 _COMMAND_TEXTS = ("run", "entrypoint", "command", "spec.entrypoint")
 """Settings that contain shell text: of SkyPilot, of a Ray job, of Azure ML, of a RayJob."""
 
-_LISTED_COMMANDS = re.compile(r"(?:^|\.)(?:containers|initContainers)\.\d+$|^spec\.trainer$")
+_LISTED_COMMANDS = pattern(r"(?:^|\.)(?:containers|initContainers)\.\d+$|^spec\.trainer$")
 _VARIABLES = ("envs", "env", "env_vars", "environment_variables")
 _NODES = {"num_nodes": "SKYPILOT_NUM_NODES", "nodes": "DSTACK_NODES_NUM"}
-_GPUS = re.compile(r":([0-9]{1,4})$")
+_GPUS = pattern(r":([0-9]{1,4})$")
 
 
 def recognises(text: str) -> bool:

@@ -9,12 +9,13 @@ from typing import Any
 
 from envcheck.core.errors import InputError, Place
 from envcheck.core.parsing import DEEPEST, TOO_DEEP, check_json, parse_json
+from envcheck.core.patterns import pattern
 from envcheck.core.records import NamedTuple
 from envcheck.training_config.document import Document, Section, Setting, SettingValue
 from envcheck.training_config.readers import ConfigReader
 from envcheck.training_config.source_lines import SourceLines
 
-_TOKEN = re.compile(
+_TOKEN = pattern(
     r"""(?P<blank>[ \t\r\n\ufeff]+)
     | (?P<comment>//[^\n]*|\#[^\n]*|/\*.*?\*/)
     | (?P<text>"(?:[^"\\\x00-\x1f]++|\\.)*+")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 
+from envcheck.core.patterns import pattern
 from envcheck.training_config.document import Document
 from envcheck.training_config.readers import Beside, ConfigReader
 
-_STARTS_TRAINING = re.compile(
+_STARTS_TRAINING = pattern(
     r"(?:^|[\s/(\"'`;&|=])(?:torchrun|deepspeed|accelerate[ \t]+launch|python[0-9.]*|llamafactory-cli|axolotl"
     r"|lmf|composer|srun|sbatch|swift|megatron|trl|xtuner|tune[ \t]+run|ray[ \t]+job[ \t]+submit"
     r"|torchx[ \t]+run|colossalai[ \t]+run|autotrain|litgpt)[ \t\\]"
@@ -15,10 +16,10 @@ _STARTS_TRAINING = re.compile(
     r"[^\n]*\.(?:ya?ml|json)\b"
     r"|(?:^|[\s;&|])(?:bash|sh|source|\.)[ \t]+[\w./${}-]+\.(?:sh|bash|slurm|sbatch)\b"
 )
-_COMMENT = re.compile(r"^[ \t]*#[^\n]*", re.MULTILINE)  # a backslash at its end continues nothing
-_CONTINUATION = re.compile(r"\\\r?\n")
-_COMMAND = re.compile(r"[ \t]*[^\s#]")
-_KEY_VALUE = re.compile(r"[ \t]*[\w.-]+=\S*[ \t\r]*")
+_COMMENT = pattern(r"^[ \t]*#[^\n]*", re.MULTILINE)  # a backslash at its end continues nothing
+_CONTINUATION = pattern(r"\\\r?\n")
+_COMMAND = pattern(r"[ \t]*[^\s#]")
+_KEY_VALUE = pattern(r"[ \t]*[\w.-]+=\S*[ \t\r]*")
 
 
 def recognises(text: str) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import json
 import re
@@ -12,6 +11,7 @@ from typing import Any, TypeAlias
 
 from envcheck.core.errors import InputError
 from envcheck.core.facts import Tri
+from envcheck.core.patterns import pattern
 from envcheck.training_config.document import Document
 from envcheck.training_config.readers import INSTEAD_OF_PROGRAM, Beside, ConfigReader
 
@@ -21,17 +21,17 @@ _NAME = "notebook.ipynb.py"
 """The name of a notebook's code as a program; no file has it."""
 
 _MARKS = ('"cells"', '"cell_type"')
-_SHELL_CELL = re.compile(r"%%(?:bash|sh|script)\b")
-_WRITES_FILE = re.compile(r"%%(?:writefile|file)[ \t]+(-a[ \t]+)?(\S+)")
+_SHELL_CELL = pattern(r"%%(?:bash|sh|script)\b")
+_WRITES_FILE = pattern(r"%%(?:writefile|file)[ \t]+(-a[ \t]+)?(\S+)")
 _LONGEST_VALUE = 1000  # characters of a variable
 _END = "END_OF_THE_CELL"
 """What ends the here-document that stands for a cell which writes a file."""
 
-_CHANGES_FOLDER = re.compile(r"%cd[ \t]+(\S+)")
-_IN_BRACES = re.compile(r"(?<![${])\{([^{}\"':,\s]+)\}")
+_CHANGES_FOLDER = pattern(r"%cd[ \t]+(\S+)")
+_IN_BRACES = pattern(r"(?<![${])\{([^{}\"':,\s]+)\}")
 """An expression of Python in the text of a command, as IPython replaces it by its value."""
 
-_MAGIC = re.compile(r"([ \t]*)(?:!|%|\?|.*\?$)")
+_MAGIC = pattern(r"([ \t]*)(?:!|%|\?|.*\?$)")
 
 
 def recognises(text: str) -> bool:
@@ -138,6 +138,8 @@ def _variable(found: re.Match[str]) -> str:
 
 def _variables(cell: list[_CellLine]) -> Iterator[_CellLine]:
     """Yield assignments in shell for those of a cell, whose names commands may use."""
+    import ast  # few files are notebooks
+
     from envcheck.training_config.programs.modules import parse
 
     tree = parse("\n".join(line for line, _ in cell))

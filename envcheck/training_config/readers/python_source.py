@@ -5,16 +5,17 @@ from __future__ import annotations
 import posixpath
 import re
 
+from envcheck.core.patterns import pattern
 from envcheck.training_config.document import Document
 from envcheck.training_config.readers import Beside, ConfigReader
 
-_IMPORTS = re.compile(
+_IMPORTS = pattern(
     r"^(?:from[ \t]+[\w.]+[ \t]+import[ \t]+\S|import[ \t]+[A-Za-z_][\w., \t]*$)", re.MULTILINE
 )
-_DESCRIBES = re.compile(r"^\w+ = dict\($", re.MULTILINE)
+_DESCRIBES = pattern(r"^\w+ = dict\($", re.MULTILINE)
 """Beginning of a section of a configuration of mmengine, whose written form has no imports."""
 
-_SHELL = re.compile(r"#![^\n]*(?:ba|z|da|k)?sh\b")
+_SHELL = pattern(r"#![^\n]*(?:ba|z|da|k)?sh\b")
 
 
 def recognises(text: str) -> bool:

@@ -6,18 +6,18 @@ A value has the line of its key; one in an inline table or in a list has that of
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from envcheck.core.errors import InputError, Place
 from envcheck.core.parsing import DEEPEST, TOO_DEEP, parse_toml
+from envcheck.core.patterns import pattern
 from envcheck.core.toml_locations import blocks
 from envcheck.training_config.document import Document, Section, Setting, SettingValue
 from envcheck.training_config.readers import ConfigReader
 
-_BEGINNING = re.compile(r"(?:\s|#[^\n]*\n)*\[[\w.-]+\][ \t]*(?:#[^\n]*)?\n")
-_NAME = re.compile(r"[\w-]+")
+_BEGINNING = pattern(r"(?:\s|#[^\n]*\n)*\[[\w.-]+\][ \t]*(?:#[^\n]*)?\n")
+_NAME = pattern(r"[\w-]+")
 
 
 def recognises(text: str) -> bool:

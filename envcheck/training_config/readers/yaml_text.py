@@ -10,16 +10,18 @@ import json
 import re
 from bisect import bisect
 from collections.abc import Iterator
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from envcheck.core.errors import InputError, Place
 from envcheck.core.facts import Unknown
 from envcheck.core.parsing import DEEPEST, TOO_DEEP, check_yaml_size, yaml_error
+from envcheck.core.patterns import pattern
+from envcheck.core.records import NamedTuple
 from envcheck.training_config.document import Document, Scalar, Section, Setting, SettingValue
 from envcheck.training_config.readers import ConfigReader
 
-_BEGINNING = re.compile(r"""(?:---(?:\s|$)|%YAML|["']?[\w./-]+["']?\s*:(?:\s|$)|\{)""")
-_OTHER_BREAK = re.compile("[\x85\u2028\u2029]")
+_BEGINNING = pattern(r"""(?:---(?:\s|$)|%YAML|["']?[\w./-]+["']?\s*:(?:\s|$)|\{)""")
+_OTHER_BREAK = pattern("[\x85\u2028\u2029]")
 _MAX_VALUES = 20_000  # values in one file; an alias counts each time it is used
 
 _STANDARD = "tag:yaml.org,2002:"
@@ -241,7 +243,7 @@ def with_own_values(document: Document) -> Document:
     return document._replace(settings=tuple(settings))
 
 
-_FILLED_IN = re.compile(r"\$\{(\w+(?:\.\w+)*)\} is filled in elsewhere")
+_FILLED_IN = pattern(r"\$\{(\w+(?:\.\w+)*)\} is filled in elsewhere")
 _COLLECTIONS = (None, "!", *(f"{_STANDARD}{kind}" for kind in ("map", "seq", "set", "omap", "pairs")))
 _KINDS = frozenset({"str", "bool", "int", "float", "null", "timestamp", "binary", "merge", "value"})
 
