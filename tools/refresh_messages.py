@@ -25,8 +25,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-from refresh_names import labels
 
 from envcheck.atlas.given_names import GivenAttribute, GivenNames, given_names
 from envcheck.atlas.members import ClassMembers, ModuleMembers, module_members
@@ -34,6 +32,7 @@ from envcheck.atlas.raised_messages import RaisedMessage, raised_messages
 from envcheck.atlas.reader import PackageReader
 from envcheck.atlas.release import PublishedRelease
 from envcheck.commands.harvest.store import ReleaseStore
+from envcheck.core.versions import parse
 from envcheck.knowledge.atlas import spans_of
 from envcheck.knowledge.given import OPTIONAL, GivenRow, KeywordRow, class_header, given_text
 from envcheck.knowledge.members import MemberRow, members_text
@@ -42,6 +41,14 @@ from envcheck.knowledge.raised import RaisedRow, raised_text
 COMPAT = Path(__file__).resolve().parent.parent / "compat"
 
 _SINCE = "2024-01-01"
+
+_OLDEST = {"transformers": "4.30"}
+"""The oldest release that is read, by package, if older ones are no longer in use."""
+
+_MANY = 150
+
+_OLDEST_YEAR = 2000
+"""The least first number of a version that is a date, whose second number is a month, not a minor."""
 
 _UNREAD = (
     "tests",
@@ -319,13 +326,30 @@ class _Package:
     files: dict[str, dict[str, _File]] = field(default_factory=dict)
 
 
+def labels(reader: PackageReader) -> dict[str, str]:
+    """Return the table's name for each release that is read, oldest first: the version or its minor.
+
+    If versions are dates, a month has releases that differ, so all are read.
+    """
+    dated = all(int(version.partition(".")[0]) >= _OLDEST_YEAR for version in reader.by_version)
+    if len(reader.by_version) <= _MANY or dated:
+        return {version: version for version in reader.by_version}
+    oldest = parse(_OLDEST.get(reader.name, "0"))
+    last = {}
+    for version in reader.by_version:
+        parsed = parse(version)
+        if parsed and oldest and parsed >= oldest:
+            last[parsed.release[:2]] = version
+    return {version: ".".join(version.split(".")[:2]) for version in last.values()}
+
+
 def read_package(name: str, store: ReleaseStore, folder: str | None = None) -> _Package:
     """Read the files of a package's releases; a file that did not change is parsed once.
 
     If a folder of compat/ is named, only what it holds is read.
     """
     reader = PackageReader(name, tuple(store.releases(name)))
-    chosen = labels(reader, each_of_months=True)
+    chosen = labels(reader)
     recent = {
         label for version, label in chosen.items() if reader.by_version[version].uploaded >= _SINCE
     } or {[*chosen.values()][-1]}
@@ -423,6 +447,14 @@ class _Classes:
             self._attributes[name] = frozenset(found)
         return self._attributes[name]
 
+    def may_have(self, name: str, attribute: str) -> bool:
+        """Return whether a class, or a base of it in this package, may answer to an unassigned attribute."""
+        return any(
+            members.may_answer(attribute)
+            for each in (name, *self.ancestors(name))
+            for members in self.classes.get(each, ())
+        )
+
     def bases(self, name: str) -> tuple[str, ...]:
         """Return the bases of a class."""
         return tuple(dict.fromkeys(base for each in self.classes.get(name, ()) for base in each.bases))
@@ -465,6 +497,9 @@ def member_rows(package: _Package, foreign: Callable[[str], frozenset[str]]) -> 
                 (spans_of([label for label in having if each in by_label[label]], package.labels), each)
                 for each in differing - inherited
                 if not each.startswith("__")
+                and not any(
+                    releases[label].may_have(name, each) for label in having if each not in by_label[label]
+                )
             ),
             name,
             bases,

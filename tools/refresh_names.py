@@ -1,170 +1,227 @@
-"""Write compat/names/: which releases of a package have a name that others lack.
+"""Write compat/names/: which releases of a package have which public names.
 
 `python tools/refresh_names.py --store FOLDER [PACKAGE ...]` reads the releases that `envcheck matrix harvest`
 stored and prints how much it would write; `--write` writes it. The atlas contains the names that one package
 imports from another. Scripts and the code inside model repositories import many more, and `explain` looks
 those up here.
 
-A name is listed if it is known for every release whether the release has it, and the releases differ. Names
-are the public ones that a module defines, offers lazily or imports from its own package. For transformers'
-models only the folders are listed, and of its other subpackages those that other packages import from. For a
-package with many releases, only the newest of each minor is read, and the table names it by the minor.
+Names are the public ones that a module defines, offers lazily or imports from its own package. Modules below
+those of `_DEFINED_ONLY` are listed with what they define alone. Every release is read; of a package in
+`_SINCE`, from that one on. What cannot be read of one release is marked as unknown for the module or name.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from envcheck.atlas.entries import import_names
 from envcheck.atlas.offers import ReleaseOffers
 from envcheck.atlas.reader import PackageReader
-from envcheck.atlas.release_modules import ModuleForm
+from envcheck.atlas.release_modules import ModuleForm, ReleaseModules
+from envcheck.atlas.summary import FileSummary
 from envcheck.commands.harvest.store import ReleaseStore
 from envcheck.core.facts import Tri
+from envcheck.core.rules import Span
 from envcheck.core.versions import parse
 from envcheck.knowledge.atlas import spans_of
-from envcheck.knowledge.names import NameRow, names_text
+from envcheck.knowledge.names import ModuleNames, is_listed, names_by_spans, names_text
 
 FOLDER = Path(__file__).resolve().parent.parent / "compat/names"
 
 PACKAGES = (
-    *("accelerate", "bitsandbytes", "datasets", "deepspeed", "diffusers", "huggingface-hub", "llamafactory"),
-    *("numpy", "peft", "sentence-transformers", "torchao", "transformers", "triton", "trl", "unsloth"),
-    *("verl", "vllm"),
+    *("accelerate", "axolotl", "bitsandbytes", "datasets", "deepspeed", "diffusers", "flash-attn"),
+    *("huggingface-hub", "kernels", "liger-kernel", "llamafactory", "ms-swift", "openrlhf", "peft"),
+    *("sentence-transformers", "sglang", "tokenizers", "torchao", "transformers", "triton", "trl"),
+    *("unsloth", "unsloth-zoo", "verl", "vllm", "xformers"),
 )
 
-_FOLDERS_ONLY = ("transformers.models", "vllm.model_executor.models")
-"""Packages whose direct submodules are listed without their contents."""
-
-_SINCE = {"transformers": "4.30"}
+_SINCE = {"transformers": "4.30", "diffusers": "0.25", "vllm": "0.6", "sglang": "0.4", "datasets": "2.0"}
 """The oldest release that is read, by package, if older ones are no longer in use."""
 
-_INNER = ("utils", "integrations", "generation")
-"""Packages inside transformers whose modules are listed, because others import them.
-
-Elsewhere in transformers, only the modules at its root are listed.
-"""
-
-_MODULES_ONLY = ("verl.", "vllm.")
-"""Packages of whose deeper modules only the names are listed, without their contents."""
-
-_DEEPEST = {"vllm": 3}
-"""Parts of the longest path of a module that is listed, by package, if others import no deeper ones."""
-
-_UNASKED = (
-    "tests",
-    "testing",
-    "test_utils",
-    "benchmark",
-    "examples",
-    "commands",
-    "cli",
-    "scripts",
-    "f2py",
-    "distutils",
+_DEFINED_ONLY = (
+    *("transformers.models.", "diffusers.models.", "diffusers.pipelines.", "vllm.model_executor.models."),
+    *("sglang.srt.models.", "sentence_transformers.", "vllm.v1.", "vllm.entrypoints.", "sglang.srt."),
+    *("datasets.packaged_modules.", "transformers.pipelines.", "torchao.", "xformers.", "liger_kernel."),
+    *("deepspeed.runtime.", "deepspeed.ops.", "deepspeed.module_inject.", "deepspeed.compile."),
+    *("deepspeed.checkpoint.", "vllm.model_executor.", "vllm.distributed.", "vllm.attention.", "swift."),
+    *("lightning.pytorch.", "lightning.fabric.", "verl.workers.", "verl.models.", "axolotl."),
 )
+"""Packages of whose modules only the own definitions are listed, because nobody imports the others there."""
+
+_LEFT_OUT = frozenset(
+    {
+        *("deepspeed.autotuning", "deepspeed.compression", "deepspeed.inference", "deepspeed.nvme"),
+        *("diffusers.experimental", "transformers.models.deprecated", "vllm.benchmarks", "vllm.compilation"),
+        *("sglang.lang", "sglang.multimodal_gen", "sglang.eval", "torchao.experimental", "triton.backends"),
+        *("vllm.transformers_utils", "vllm.third_party", "sglang.srt.layers", "sglang.jit_kernel"),
+        *("vllm.model_executor.layers", "vllm.kernels", "transformers.exporters", "transformers.kernels"),
+    }
+)
+"""Packages that trainings do not import; the file says that what is in them is not known."""
+
+_NONE = "no_such_name_anywhere"
+"""A name that no module has: if a release may have it, the module has names that cannot be read."""
 
 
-_MANY = 150
+class LeanCache(dict[str, FileSummary]):
+    """Summaries by digest, without what only the derivation of gaps needs, which is most of their size."""
 
-_OLDEST_YEAR = 2000
-"""The least first number of a version that is a date, whose second number is a month, not a minor."""
+    def __setitem__(self, digest: str, summary: FileSummary) -> None:
+        """Keep what says which names a file has."""
+        lean = replace(summary, uses=(), refusals=(), calls=(), called=(), registrations=(), checks=())
+        super().__setitem__(digest, lean)
 
 
-def labels(reader: PackageReader, *, each_of_months: bool = False) -> dict[str, str]:
-    """Return the table's name for each release that is read, oldest first: the version or its minor.
+@dataclass
+class _Seen:
+    """What the releases that have a module have in it.
 
-    If versions are dates, a month has releases that differ; `each_of_months` reads them all.
+    Attributes:
+        having: the releases that have the module.
+        names: the names that each release has, by whether that is known.
+        open: the releases in which the module may have more names than can be read.
+        asked: the releases in which a function answers to names, so that each has to be asked for.
+
     """
-    dated = all(int(version.partition(".")[0]) >= _OLDEST_YEAR for version in reader.by_version)
-    if len(reader.by_version) <= _MANY or (dated and each_of_months):
-        return {version: version for version in reader.by_version}
-    return {version: _minor(version) for version in _last_of_minors(reader)}
+
+    having: list[str] = field(default_factory=list)
+    names: dict[str, dict[str, Tri]] = field(default_factory=dict)
+    open: list[str] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
 
 
-def _minor(version: str) -> str:
-    return ".".join(version.split(".")[:2])
-
-
-def rows(reader: PackageReader) -> Iterator[NameRow]:
-    """Yield the names that some releases of a package have and others lack."""
-    read = labels(reader)
-    for module, name in sorted(_candidates(reader)):
-        path = f"{module}.{name}" if name else module
-        answers = {label: _answer(reader.offers(each), module, name, path) for each, label in read.items()}
-        if {*answers.values()} == {Tri.YES, Tri.NO}:
-            having = [label for label, answer in answers.items() if answer is Tri.YES]
-            yield NameRow(module, name, spans_of(having, tuple(read.values())))
-
-
-def _answer(offers: ReleaseOffers, module: str, name: str, path: str) -> Tri:
-    if name and offers.has(module) is Tri.NO:
-        return Tri.NO
-    return offers.has(path)
-
-
-def _candidates(reader: PackageReader) -> set[tuple[str, str]]:
-    """Return the pairs of `_surface` that the newest release of at least one minor lacks."""
-    sets = [_surface(reader.offers(version), reader.name) for version in _last_of_minors(reader)]
-    always = set.intersection(*sets) if sets else set()
-    return set().union(*sets) - always
-
-
-def _last_of_minors(reader: PackageReader) -> Iterable[str]:
+def read_versions(reader: PackageReader) -> tuple[str, ...]:
+    """Return the releases that are read, oldest first."""
     oldest = parse(_SINCE.get(reader.name, "0"))
-    last = {}
-    for version in reader.by_version:
-        parsed = parse(version)
-        if parsed and oldest and parsed >= oldest:
-            last[parsed.release[:2]] = version
-    return last.values()
+    parsed = {version: parse(version) for version in reader.by_version}
+    return tuple(version for version, each in parsed.items() if each and oldest and each >= oldest)
 
 
-def _surface(offers: ReleaseOffers, package: str) -> set[tuple[str, str]]:
-    """Return pairs of a public module of a release and a public name in it ("" for the module itself)."""
-    found: set[tuple[str, str]] = set()
-    for module in _modules(offers, package):
-        found.add((module, ""))
-        if module.startswith(tuple(f"{each}." for each in _FOLDERS_ONLY)):
+def module_names(reader: PackageReader) -> tuple[list[ModuleNames], frozenset[str]]:
+    """Return the modules of a package with their names, and the names that they import from elsewhere."""
+    versions = read_versions(reader)
+    seen: dict[str, _Seen] = {}
+    imported: set[str] = set()
+    for version in versions:
+        _read_release(reader.offers(version), version, seen, imported)
+    for path in seen:  # what is said of a module holds for the name in the one above it
+        above, _, name = path.rpartition(".")
+        if above in seen:
+            seen[above].names.pop(name, None)
+    found = [_module(name, each, versions, reader) for name, each in seen.items()]
+    return found, frozenset(name for name in imported if not name.startswith("_"))
+
+
+def _read_release(offers: ReleaseOffers, version: str, seen: dict[str, _Seen], imported: set[str]) -> None:
+    """Add what one release has to what is seen."""
+    for module in _modules(offers.modules):
+        each = seen.setdefault(module, _Seen())
+        each.having.append(version)
+        if module in _LEFT_OUT:
             continue
-        if module.startswith(_MODULES_ONLY) and module.count(".") > 1:
+        if offers.modules.form(module) is not ModuleForm.SOURCE:
+            each.open.append(version)
             continue
-        found |= {(module, name) for name in _names(offers, module) if not name.startswith("_")}
-    return found
+        names, elsewhere = _names(offers, module)
+        imported |= elsewhere
+        for name in names:
+            each.names.setdefault(name, {})[version] = offers.has(f"{module}.{name}")
+        summary = offers.modules.summary(module)
+        if offers.has(f"{module}.{_NONE}") is not Tri.NO:
+            each.open.append(version)
+        elif summary is None or "__getattr__" in summary.bindings or summary.refused:
+            each.asked.append(version)
 
 
-def _modules(offers: ReleaseOffers, package: str) -> Iterator[str]:
-    modules = offers.modules
-    for root in import_names(package):
-        for path in modules.held:
-            parts = path.removesuffix(".py").removesuffix("/__init__").split("/")
-            inside = [f"{each}." for each in _FOLDERS_ONLY if ".".join(parts).startswith(f"{each}.")]
-            deep = inside and len(parts) > inside[0].count(".") + 1
-            if package == "transformers" and not inside:
-                deep = len(parts) > 2 and parts[1] not in _INNER  # noqa: PLR2004 - the package and a module
-            deep = deep or len(parts) > _DEEPEST.get(package, len(parts))
-            hidden = any(part.startswith(("_", "dummy_")) or part in _UNASKED for part in parts)
-            if path.endswith(".py") and parts[0] == root and not hidden and not deep:
-                yield ".".join(parts)
+def _module(name: str, seen: _Seen, versions: tuple[str, ...], reader: PackageReader) -> ModuleNames:
+    """Return the names of one module with the releases that have them."""
+    having = {*seen.having}
+    if name in _LEFT_OUT:
+        return ModuleNames(name, None)
+    lacking = [version for version in versions if version not in having]
+    if any(reader.offers(version).has(name) is not Tri.NO for version in lacking):
+        return ModuleNames(name, None)
+    spans = {
+        each: _spans(f"{name}.{each}", answers, seen, versions, reader)
+        for each, answers in seen.names.items()
+    }
+    return ModuleNames(name, spans_of(seen.having, versions), names_by_spans(spans), bool(seen.open))
 
 
-def _names(offers: ReleaseOffers, module: str) -> set[str]:
-    """Return the names that a module defines, offers, or imports from its own package."""
-    if offers.modules.form(module) is not ModuleForm.SOURCE:
-        return set()
+def _spans(
+    path: str,
+    answers: Mapping[str, Tri],
+    seen: _Seen,
+    versions: tuple[str, ...],
+    reader: PackageReader,
+) -> tuple[Span, ...] | None:
+    """Return the releases that have a name; None if that is not known of one that has its module."""
+    having = []
+    for version in seen.having:
+        answer = answers.get(version)
+        if answer is None and version in seen.open:
+            answer = Tri.MAYBE
+        elif answer is None:
+            answer = reader.offers(version).has(path) if version in seen.asked else Tri.NO
+        if answer is Tri.MAYBE:
+            return None
+        if answer is Tri.YES:
+            having.append(version)
+    return spans_of(having, versions)
+
+
+def _modules(modules: ReleaseModules) -> Iterator[str]:
+    """Yield the public modules of a release: files, folders, shared libraries."""
+    paths = {
+        path.rpartition(".")[0].removesuffix("/__init__").replace("/", ".")
+        for path in modules.held
+        if path.endswith((".py", ".pyi"))
+    }
+    paths |= {folder for folder in modules.folders if any(path.startswith(f"{folder}.") for path in paths)}
+    for path in sorted(paths | modules.unseen):
+        inside = any(path.startswith(f"{each}.") for each in _LEFT_OUT)
+        listed = path.split(".")[0] in modules.tops and is_listed(path) and not inside
+        if listed and modules.form(path) is not None:
+            yield path
+
+
+def _names(offers: ReleaseOffers, module: str) -> tuple[set[str], set[str]]:
+    """Return the public names that a module has of its own package, and those that it imports from others."""
+    own: set[str] = set()
+    elsewhere: set[str] = set()
+    for name in _bound(offers, module, frozenset()):
+        target = elsewhere if _is_from_elsewhere(offers, module, name) else own
+        target.add(name)
+    return {name for name in own if not name.startswith("_")}, elsewhere
+
+
+def _bound(offers: ReleaseOffers, module: str, above: frozenset[str]) -> set[str]:
+    """Return the names that a module binds or offers, and those that it takes from others by stars."""
     summary = offers.modules.summary(module)
-    if summary is None or summary.error:
+    if summary is None or summary.error or module in above:
         return set()
-    names = {*summary.lazy, *offers._scan(module)} if summary.scans else {*summary.lazy}  # noqa: SLF001
-    for name in summary.bindings:
-        origin = summary.imports.get(name)
-        if origin is None or offers.modules.owns(offers.modules.absolute(module, origin)):
-            names.add(name)
+    names = {*summary.bindings, *summary.lazy}
+    names |= {*offers._scan(module)} if summary.scans else set()  # noqa: SLF001 - what `_lazily` answers from
+    for star in (*summary.stars, *summary.lazy_stars):
+        target = offers.modules.absolute(module, star)
+        if offers.modules.owns(target):
+            names |= {each for each in _bound(offers, target, above | {module}) if not each.startswith("_")}
     return names
+
+
+def _is_from_elsewhere(offers: ReleaseOffers, module: str, name: str) -> bool:
+    """Return whether a module takes a name from another package or, below `_DEFINED_ONLY`, another module."""
+    summary = offers.modules.summary(module)
+    origin = summary.imports.get(name) if summary is not None else None
+    if summary is not None and name in summary.lazy:
+        return False
+    if module.startswith(_DEFINED_ONLY) and not offers.modules.is_package(module):
+        return origin is not None or summary is None or name not in summary.bindings
+    return origin is not None and not offers.modules.owns(offers.modules.absolute(module, origin))
 
 
 def main() -> int:
@@ -173,16 +230,20 @@ def main() -> int:
     parser.add_argument("packages", nargs="*", default=PACKAGES)
     parser.add_argument("--store", type=Path, required=True)
     parser.add_argument("--write", action="store_true")
+    parser.add_argument("--folder", type=Path, default=FOLDER, help="where to write, by default compat/names")
     given = parser.parse_args()
     store = ReleaseStore(given.store)
     for package in given.packages:
-        reader = PackageReader(package, tuple(store.releases(package)))
-        read = tuple(labels(reader).values())
-        text = names_text(package, rows(reader), read)
+        reader = PackageReader(package, tuple(store.releases(package)), LeanCache())
+        read = read_versions(reader)
+        if not read:
+            parser.error(f"no release of {package} is in {given.store}")
+        modules, imported = module_names(reader)
+        text = names_text(package, modules, read, imported)
         print(f"{package}: {len(read)} releases, {text.count(chr(10))} lines, {len(text)} bytes", flush=True)
         if given.write:
-            FOLDER.mkdir(exist_ok=True)
-            (FOLDER / f"{package}.txt").write_text(text, "utf-8")
+            given.folder.mkdir(exist_ok=True)
+            (given.folder / f"{package}.txt").write_text(text, "utf-8")
     return 0
 
 

@@ -18,7 +18,7 @@ import mypy
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from envcheck.knowledge.atlas import spans_of
-from envcheck.knowledge.names import NameRow, names_text
+from envcheck.knowledge.names import ModuleNames, names_by_spans, names_text
 
 FILE = Path(__file__).resolve().parent.parent / "compat/names/python.txt"
 STUBS = Path(mypy.__file__).parent / "typeshed/stdlib"
@@ -81,8 +81,8 @@ def names(body: Iterable[ast.stmt], minor: int) -> Iterator[str]:
                 pass
 
 
-def rows() -> Iterator[NameRow]:
-    """Yield the modules and names that some minors have and others lack."""
+def modules() -> Iterator[ModuleNames]:
+    """Yield the modules that only some minors have, or whose names differ, with the names that differ."""
     spans = lifetimes((STUBS / "VERSIONS").read_text("utf-8"))
     every = [f"3.{minor}" for minor in MINORS]
     for file in sorted(STUBS.rglob("*.pyi")):
@@ -91,14 +91,16 @@ def rows() -> Iterator[NameRow]:
             continue
         first, last = lifetime(module, spans)
         alive = [f"3.{minor}" for minor in MINORS if first <= minor <= last]
-        if alive and alive != every:
-            yield NameRow(module, "", spans_of(alive, every))
         body = ast.parse(file.read_text("utf-8")).body
-        having = {minor: {*names(body, minor)} for minor in MINORS if first <= minor <= last}
-        for name in sorted(set().union(*having.values())):
-            with_it = [f"3.{minor}" for minor, found in having.items() if name in found]
-            if with_it != alive and not name.startswith("_"):
-                yield NameRow(module, name, spans_of(with_it, every))
+        found = {f"3.{minor}": {*names(body, minor)} for minor in MINORS if first <= minor <= last}
+        having = {
+            name: spans_of([minor for minor, there in found.items() if name in there], every)
+            for name in set().union(*found.values())
+            if not name.startswith("_")
+        }
+        rows = names_by_spans({name: each for name, each in having.items() if each != spans_of(alive, every)})
+        if alive and (rows or alive != every):
+            yield ModuleNames(module, spans_of(alive, every), rows)
 
 
 def lifetime(module: str, spans: dict[str, tuple[int, int]]) -> tuple[int, int]:
@@ -114,7 +116,9 @@ def main() -> int:
     parser.add_argument("--write", action="store_true")
     given = parser.parse_args()
     releases = [f"3.{minor}" for minor in MINORS]
-    text = names_text("python", rows(), releases).replace("refresh_names.py", "refresh_python_names.py")
+    text = names_text("python", modules(), releases)
+    text = text.replace("which public names.", "names that others lack.")
+    text = text.replace("refresh_names.py", "refresh_python_names.py")
     print(f"{text.count(chr(10))} lines, {len(text)} bytes")
     if given.write:
         FILE.write_text(text, "utf-8")

@@ -7,21 +7,40 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 _MAKING = ("__init__", "__new__", "__post_init__")
 """Methods that run when an object is made. What others assign is missing in an object until they run."""
+
+_REGISTERING = ("register_buffer", "register_parameter", "add_module", "register_module")
+"""Methods of torch's modules that give an object the attribute that their first argument names."""
+
+_ANSWERING = ("__getattr__", "__getattribute__")
+"""Methods that answer to attributes which nothing assigns."""
+
+ANY = "*"
+"""Stands for the names of all attributes, if a class passes them on to another object."""
+
+_OF_A_NAME = ("", "_id", "_ids", "s")
+"""What code that answers to attributes appends to the names that it knows: `pad_token`, `pad_token_id`."""
 
 
 class ClassMembers(NamedTuple):
     """Names of a class's bases, its own attributes, and the parameters of its methods by name.
 
-    `attributes` are those that every object of the class has once it is made.
+    `attributes` are those that every object of the class has once it is made. `answers` are the texts in a
+    class whose `__getattr__` may answer to them, or `ANY` if it passes names on to another object.
     """
 
     bases: tuple[str, ...]
     attributes: frozenset[str]
     methods: Mapping[str, str]
+    answers: frozenset[str] = frozenset()
+
+    def may_answer(self, name: str) -> bool:
+        """Return whether an attribute that nothing assigns may be there nevertheless."""
+        known = (name.removesuffix(end) for end in _OF_A_NAME if name.endswith(end))
+        return ANY in self.answers or not self.answers.isdisjoint(known)
 
 
 class ModuleMembers(NamedTuple):
@@ -53,18 +72,59 @@ def _top(body: Iterable[ast.stmt]) -> Iterator[ast.ClassDef | ast.FunctionDef | 
 def _class(node: ast.ClassDef) -> ClassMembers:
     names: set[str] = set()
     methods: dict[str, str] = {}
+    functions = {
+        each.name: each for each in node.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+    for name in _called_on_making(functions):
+        names |= {*_assigned_to_self(functions[name])}
     for statement in node.body:
         if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
             names.add(statement.name)
             methods[statement.name] = _parameters(statement.args)
-            if statement.name in _MAKING:
-                names |= {*_assigned_to_self(statement)}
         elif isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
             names.add(statement.target.id)
         elif isinstance(statement, ast.Assign):
             names |= {target.id for target in statement.targets if isinstance(target, ast.Name)}
     bases = tuple(name for base in node.bases if (name := _base_name(base)))
-    return ClassMembers(bases, frozenset(names), methods)
+    return ClassMembers(bases, frozenset(names), methods, _answers(node, functions))
+
+
+def _called_on_making(functions: Mapping[str, ast.FunctionDef | ast.AsyncFunctionDef]) -> Iterator[str]:
+    """Yield the methods of a class that run when an object is made, those that these call included."""
+    queue = [name for name in _MAKING if name in functions]
+    seen: set[str] = set()
+    while queue:
+        name = queue.pop()
+        if name not in seen:
+            seen.add(name)
+            yield name
+            called = (each.func for each in ast.walk(functions[name]) if isinstance(each, ast.Call))
+            queue += [each.attr for each in called if _is_of_self(each) and each.attr in functions]
+
+
+def _is_of_self(node: ast.AST) -> TypeGuard[ast.Attribute]:
+    return isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"
+
+
+def _answers(
+    node: ast.ClassDef, functions: Mapping[str, ast.FunctionDef | ast.AsyncFunctionDef]
+) -> frozenset[str]:
+    """Return the texts of a class that answers to attributes; `ANY` if it passes names on to an object."""
+    answering = [functions[name] for name in _ANSWERING if name in functions]
+    calls = (each for function in answering for each in ast.walk(function) if isinstance(each, ast.Call))
+    if any(_is_call_of(each, "getattr") and not _is_name(each.args[0], "self") for each in calls):
+        return frozenset({ANY})
+    texts = (each.value for each in ast.walk(node) if isinstance(each, ast.Constant)) if answering else ()
+    return frozenset(text for text in texts if isinstance(text, str) and text.isidentifier())
+
+
+def _is_call_of(call: ast.Call, function: str) -> bool:
+    """Return whether a call with arguments is one of a function of Python's own."""
+    return _is_name(call.func, function) and bool(call.args)
+
+
+def _is_name(node: ast.expr, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name
 
 
 def _base_name(node: ast.expr) -> str:
@@ -75,6 +135,8 @@ def _base_name(node: ast.expr) -> str:
 
 def _assigned_to_self(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[str]:
     for node in ast.walk(function):
+        if isinstance(node, ast.Call) and (name := _given_to_self(node)):
+            yield name
         if (
             isinstance(node, ast.Attribute)
             and isinstance(node.ctx, ast.Store)
@@ -82,6 +144,16 @@ def _assigned_to_self(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Itera
             and node.value.id == "self"
         ):
             yield node.attr
+
+
+def _given_to_self(call: ast.Call) -> str:
+    """Return the attribute that `setattr(self, "x", …)` or `self.register_buffer("x", …)` gives an object."""
+    named: ast.expr | None = None
+    if _is_of_self(call.func) and call.func.attr in _REGISTERING:
+        named = next(iter(call.args), None)
+    elif _is_call_of(call, "setattr") and _is_name(call.args[0], "self"):
+        named = call.args[1]
+    return named.value if isinstance(named, ast.Constant) and isinstance(named.value, str) else ""
 
 
 def _parameters(args: ast.arguments) -> str:

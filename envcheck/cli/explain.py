@@ -48,7 +48,7 @@ def command(
 
     The environment is the one named by options, otherwise the one the log describes, otherwise doctor's.
     Exit codes: 0 no failure in the log, 1 a failure that is explained, 2 wrong usage or unreadable input,
-    3 a failure for which no explanation is known.
+    3 a failure for which no explanation is known, or an empty log.
     """
     from envcheck.commands import examine, explain
     from envcheck.reports import explanation

@@ -31,7 +31,7 @@ from envcheck.core.tables import Tables
 LOG_TABLES = frozenset(
     {"trigger", "progress", "log_prefix", "log_fact", "log_listing", "log_command", "log_platform"}
     | {"failure_line", "failure_message", "exception_meaning", "general_meaning", "ending", "import_name"}
-    | {"library_copy"}
+    | {"library_copy", "class_family"}
 )
 """Tables that say how to read logs. Their evidence is the logs under tests/data."""
 

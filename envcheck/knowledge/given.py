@@ -17,8 +17,7 @@ from typing import NamedTuple
 
 from envcheck.core.rules import Span
 from envcheck.core.versions import order
-from envcheck.knowledge.names import read_ends, spans_in_words
-from envcheck.knowledge.raised import open_spans, parse_open_spans
+from envcheck.knowledge.release_spans import open_spans, parse_open_spans, read_ends, spans_in_words
 
 _HEAD = """\
 # Attributes that {package} sets only in some places, and keywords that only some releases pass.

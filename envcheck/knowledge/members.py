@@ -10,14 +10,20 @@ without a line is the same in all releases that have its class.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
+from types import MappingProxyType
 from typing import NamedTuple
 
 from envcheck.core.rules import Span
 from envcheck.core.versions import order
-from envcheck.knowledge.names import is_in_spans, read_ends, spans_in_words
-from envcheck.knowledge.raised import open_spans, parse_open_spans
+from envcheck.knowledge.release_spans import (
+    is_in_spans,
+    open_spans,
+    parse_open_spans,
+    read_ends,
+    spans_in_words,
+)
 
 _HEAD = """\
 # What some releases of {package} have in a class or take in a function, and others do not.
@@ -33,6 +39,12 @@ _TELLING = 14
 
 _DEEPEST = 6
 """Bases of bases that are followed."""
+
+LIBRARIES = ("transformers", "trl", "peft", "accelerate", "deepspeed", "datasets", "vllm")
+"""Packages from whose classes others derive their own, often by the same name; the first is asked first."""
+
+_DERIVED_BY_USERS = "Trainer"
+"""End of the names of classes that projects derive, with words of their own in the name: `GRPOEnvTrainer`."""
 
 
 class MemberRow(NamedTuple):
@@ -90,19 +102,49 @@ def members_text(package: str, rows: Iterable[MemberRow], releases: Sequence[str
 # --- text → rows ------------------------------------------------------------------------------------
 
 
-def releases_with_attribute(texts: Mapping[str, str], owner: str, attribute: str) -> tuple[Membership, ...]:
-    """Return the packages in which some releases of a class have an attribute.
+def releases_with_attribute(
+    texts: Mapping[str, str],
+    owner: str,
+    attribute: str,
+    *,
+    among: Collection[str] | None = None,
+    families: Mapping[str, str] = MappingProxyType({}),
+) -> tuple[Membership, ...]:
+    """Return the packages in which some releases of a class, or of a base of it, have an attribute.
 
-    The class itself counts, then its bases, then the class whose name its name ends with.
+    The class itself counts in each package that has it, then the class whose name its name ends with, then
+    that whose name has its first and last words. A base is looked up in the package of the derived class,
+    and if that does not have it, in the first of `LIBRARIES` that does.
+
+    `among` are the packages whose classes may be meant, None for all. `families` are the bases of classes
+    that no text has, by how their names end.
     """
-    for name in _candidates(texts, owner):
-        queue = [name]
-        for _ in range(_DEEPEST):
-            found = [row for each in queue for row in _attribute_rows(texts, each, attribute)]
-            if found:
-                return tuple(row._replace(derived=row.owner != owner) for row in found)
-            queue = [base for each in queue for base in _bases(texts, each)]
+    packages = [package for package in texts if among is None or package in among]
+    known = [*_candidates(texts, owner)]
+    family = next((base for ending, base in families.items() if owner.endswith(ending)), "")
+    if family and not any(_section(text, owner) for text in texts.values()):
+        known, packages = [family], [*texts]
+    for name in known:
+        found = [row for package in packages for row in _in_class_or_bases(texts, package, name, attribute)]
+        if found:
+            return tuple(row._replace(derived=row.owner != owner) for row in dict.fromkeys(found))
     return ()
+
+
+def _in_class_or_bases(
+    texts: Mapping[str, str], package: str, name: str, attribute: str, depth: int = _DEEPEST
+) -> list[Membership]:
+    """Return the releases in which a package's class, or the nearest base that differs, has an attribute."""
+    section = _section(texts[package], name)
+    if section is None or not depth:
+        return []
+    if own := [*_attribute_rows({package: texts[package]}, name, attribute)]:
+        return own
+    for base in section[0].split():
+        having = [each for each in (package, *LIBRARIES, *texts) if _section(texts.get(each, ""), base)]
+        if having and (found := _in_class_or_bases(texts, having[0], base, attribute, depth - 1)):
+            return found
+    return []
 
 
 def related_classes(texts: Mapping[str, str], owner: str) -> tuple[str, ...]:
@@ -216,13 +258,20 @@ def _rows_of(text: str, header: str) -> Iterator[tuple[str, str]]:
 
 
 def _candidates(texts: Mapping[str, str], owner: str) -> Iterator[str]:
-    """Yield a class, then the class with the longest name that ends its name."""
+    """Yield a class, then the class with the longest name that ends its name, then that of its words."""
     yield owner
     for start in range(1, len(owner) - _SHORTEST_BASE + 1):
         name = owner[start:]
         if name[0].isupper() and any(_section(text, name) is not None for text in texts.values()):
             yield name
-            return
+            break
+    if owner.endswith(_DERIVED_BY_USERS):
+        words = re.findall(r"[A-Z]+(?=[A-Z][a-z])|[A-Z][a-z\d]+", owner)
+        for count in range(len(words) - 2, 0, -1):  # `GRPO` and `Trainer` of `GRPOEnvTrainer`
+            name = "".join((*words[:count], words[-1]))
+            if any(_section(text, name) is not None for text in texts.values()):
+                yield name
+                return
 
 
 def _section(text: str, owner: str) -> tuple[str, str] | None:

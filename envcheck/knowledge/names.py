@@ -1,143 +1,258 @@
-"""Names that some releases of a package have and others lack, from compat/names/. Pure.
+"""Public names of a package's modules and the releases that have them, from compat/names/. Pure.
 
-A file `peft.txt` says in its first lines which releases were read. Below the line of a module,
-`[peft.tuners.lora]`, each line holds the releases that have the names in it: `0.2.0..0.9.0 LoraModel`. A line
-without a name is about the module. A name without a line is in all releases that have its module, or in none.
+A file `peft.txt` says in its first lines which releases were read, and which names its modules import from
+elsewhere. A line `[peft.tuners.lora] 0.3.0..` begins a module; the releases that have it are left out if all
+do. Below it, `= LoraModel` holds the names that are there in each of these releases, `0.3.0..0.9.0 is_bnb`
+the names that some of them have, and `? name` names of which that is not known. After the releases of a
+module, `?` says that it may have more names than are listed, and `~` that its releases are not known.
+
+Modules and names that begin with `_`, and modules in `UNLISTED`, are not in the file. A file without the line
+of imported names, such as that of Python, lists only what differs between releases.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import Enum
 from itertools import groupby
 from typing import NamedTuple
 
-from envcheck.core.facts import Tri
 from envcheck.core.rules import Span
-from envcheck.core.versions import compare
-from envcheck.knowledge.atlas import format_spans, parse_spans
+from envcheck.knowledge.release_spans import (
+    is_in_spans,
+    open_spans,
+    parse_open_spans,
+    read_ends,
+    spans_in_words,
+)
 
 _HEAD = """\
-# Which releases of {package} have names that others lack; what no line names is in all or in none.
+# Which releases of {package} have which public names.
 # Written by tools/refresh_names.py; the form is described in envcheck/knowledge/names.py.
 # read: {first} to {last}
 """
+_IMPORTED = "# imported: "
+
+UNLISTED = frozenset(
+    {
+        *("tests", "test", "testing", "testing_utils", "test_utils", "benchmark", "benchmarks", "examples"),
+        *("scripts", "conftest", "f2py", "distutils", "third_party"),
+    }
+)
+"""Parts of the paths of modules that are not in the files, because nobody imports them in a training."""
+
+UNLISTED_PREFIXES = ("_", "dummy_", "convert_", "modular_", "test_")
+"""Beginnings of parts of the paths of modules that are not in the files either."""
+
+_OPEN, _UNSURE, _ALWAYS = "?", "~", "="
 
 
 class NameRow(NamedTuple):
-    """A name of a module, or a module if the name is empty, and the releases that have it."""
+    """Names of a module that the same releases have.
+
+    `spans` is None if it is not known of every release. Names that are there whenever the module is have the
+    spans of the module.
+    """
+
+    spans: tuple[Span, ...] | None
+    names: tuple[str, ...]
+
+
+class ModuleNames(NamedTuple):
+    """A module, the releases that have it (None if that is not known), and its names.
+
+    `is_open` says that it may have more names than are listed.
+    """
 
     module: str
-    name: str
-    spans: tuple[Span, ...]
+    spans: tuple[Span, ...] | None
+    rows: tuple[NameRow, ...] = ()
+    is_open: bool = False
 
 
-def names_text(package: str, rows: Iterable[NameRow], releases: Sequence[str]) -> str:
-    """Return the text of one package's file."""
-    lines = [_HEAD.format(package=package, first=releases[0], last=releases[-1])]
-    ordered = sorted(rows, key=lambda row: (row.module, format_spans(row.spans), row.name))
-    for module, of_module in groupby(ordered, key=lambda row: row.module):
-        lines.append(f"[{module}]\n")
-        for spans, alike in groupby(of_module, key=lambda row: format_spans(row.spans)):
-            names = [row.name for row in alike]
-            if "" in names:
-                lines.append(f"{spans.replace(' ', '')}\n")
-            if any(names):
-                lines.append(f"{spans.replace(' ', '')} {' '.join(filter(None, names))}\n")
+class Answer(Enum):
+    """Which of the releases that have a module have a name, or which releases have a module."""
+
+    SOME = "some"
+    EVERY = "every"
+    NONE = "none"
+    UNKNOWN = "unknown"
+
+
+class Presence(NamedTuple):
+    """The releases that have something, where the answer is SOME or EVERY.
+
+    `ends` are the first and the last release that were read. `is_module` says that the name is a module below
+    the one that was asked about: an attribute of this name is there once something has imported it.
+    """
+
+    answer: Answer
+    spans: tuple[Span, ...] = ()
+    ends: Span = ("", "")
+    is_module: bool = False
+
+    @property
+    def words(self) -> str:
+        """Return the releases in words."""
+        return spans_in_words(self.spans, self.ends)
+
+    def includes(self, version: str) -> bool:
+        """Return whether a release certainly has it."""
+        return is_in_spans(version, self.spans, self.ends)
+
+
+UNKNOWN = Presence(Answer.UNKNOWN)
+
+
+def is_listed(module: str) -> bool:
+    """Return whether modules with this path are listed if a release has them."""
+    return not any(part in UNLISTED or part.startswith(UNLISTED_PREFIXES) for part in module.split("."))
+
+
+# --- rows → text ------------------------------------------------------------------------------------
+
+
+def names_text(
+    package: str,
+    modules: Iterable[ModuleNames],
+    releases: Sequence[str],
+    imported: Iterable[str] | None = None,
+) -> str:
+    """Return the text of one package's file.
+
+    `imported` are the names that its modules import from elsewhere, None if only differences are listed.
+    """
+    last = releases[-1]
+    lines = [_HEAD.format(package=package, first=releases[0], last=last)]
+    if imported is not None:
+        lines.append(f"{_IMPORTED}{' '.join(sorted(imported))}\n")
+    whole = ((releases[0], last),)
+    for module in sorted(modules):
+        spans = _UNSURE if module.spans is None else open_spans(module.spans, last)
+        head = (f"[{module.module}]", "" if module.spans == whole else spans, _OPEN * module.is_open)
+        lines.append(f"{' '.join(filter(None, head))}\n")
+        for row in sorted(module.rows, key=lambda row: _order(row, module)):
+            having = _OPEN if row.spans is None else open_spans(row.spans, last)
+            mark = _ALWAYS if row.spans == module.spans else having
+            lines.append(f"{mark} {' '.join(sorted(row.names))}\n")
     return "".join(lines)
 
 
-def releases_that_have(text: str, module: str, name: str) -> Iterator[tuple[str, str]]:
-    """Yield dotted paths from a package's file, each with the releases that have it, in words.
+def _order(row: NameRow, module: ModuleNames) -> tuple[bool, bool, tuple[Span, ...]]:
+    return row.spans is None, row.spans != module.spans, row.spans or ()
 
-    The module comes first, if it is not in all releases; then the name. An empty `name` selects the module
-    alone.
+
+# --- text → presence --------------------------------------------------------------------------------
+
+
+def presence(text: str, module: str, name: str = "") -> Presence:
+    """Return which releases have a name of a module, or the module if the name is empty.
+
+    Of a name, the releases that have its module are meant: Python found that before it looked for the name.
     """
     ends = read_ends(text)
-    section = f"\n[{module}]\n"
-    at = text.find(section)
-    if at < 0:
-        return
-    body = text[at + len(section) :]
-    for line in body[: body.find("\n[") if "\n[" in body else len(body)].splitlines():
-        spans, *names = line.split()
-        if not names or name in names:
-            path = f"{module}.{name}" if names else module
-            yield path, spans_in_words(parse_spans(spans), ends)
+    section = _section(text, module, ends)
+    if section is None:
+        missing = not name and _lacks_module(text, module, ends)
+        return Presence(Answer.NONE, (), ends) if missing else UNKNOWN
+    if section.spans is None:
+        return UNKNOWN
+    if not name:
+        every = section.spans == (ends,)
+        return Presence(Answer.EVERY if every else Answer.SOME, section.spans, ends)
+    row = next((row for row in section.rows if name in row.names), None)
+    below = None if row is not None else _section(text, f"{module}.{name}", ends)
+    spans = row.spans if row is not None else below.spans if below is not None else None
+    if spans is not None:
+        every = spans == section.spans
+        return Presence(Answer.EVERY if every else Answer.SOME, spans, ends, below is not None)
+    closed = row is None and below is None and not section.is_open and _is_complete(text)
+    if closed and is_listed(name) and name not in _imported(text):
+        return Presence(Answer.NONE, (), ends)
+    return UNKNOWN
 
 
-def release_has(text: str, module: str, name: str, version: str) -> bool:
-    """Return whether a package's file says that this release has a name of a module, which others lack.
-
-    A file that names minors does not say it of each patch release of the first and the last minor of a span.
-    """
-    ends = read_ends(text)
-    section = f"\n[{module}]\n"
-    at = text.find(section)
-    body = text[at + len(section) :] if at >= 0 else ""
-    for line in body.partition("\n[")[0].splitlines():
-        spans, *names = line.split()
-        if name in names:
-            return is_in_spans(version, parse_spans(spans), ends)
-    return False
-
-
-def is_in_spans(version: str, spans: Iterable[Span], ends: Span) -> bool:
-    """Return whether a release is certainly in one of the spans of a file that was read from end to end."""
-    of_minors = all(end.count(".") == 1 for end in ends)
-    is_in = _is_inside if of_minors else _is_within
-    return any(is_in(version, span, ends) for span in spans)
-
-
-def _is_inside(version: str, span: Span, ends: Span) -> bool:
-    """Return whether the minor of a release is in a span of minors, and not at an end where it changed."""
-    first, last = span
-    minor = ".".join(version.split(".")[:2])
-    after = compare(minor, ">" if first != ends[0] else ">=", first) is Tri.YES
-    return after and (last == ends[1] or compare(minor, "<", last) is Tri.YES)
-
-
-def _is_within(version: str, span: Span, ends: Span) -> bool:
-    """Return whether a release is in a span."""
-    first, last = span
-    after = compare(version, ">=", first) is Tri.YES
-    return after and (last == ends[1] or compare(version, "<=", last) is Tri.YES)
+def _lacks_module(text: str, module: str, ends: Span) -> bool:
+    """Return whether no release has a module: the one above it is listed with all that is below it."""
+    parent, _, part = module.rpartition(".")
+    if not parent or not _is_complete(text) or not is_listed(part):
+        return False
+    above = _section(text, parent, ends)
+    if above is None:
+        return _lacks_module(text, parent, ends)
+    return above.spans is not None and not above.is_open
 
 
 def modules_that_define(text: str, name: str) -> Iterator[tuple[str, str]]:
     """Yield the modules of a package's file that only some releases give a name, with those in words."""
     ends = read_ends(text)
-    module = ""
-    for line in text.splitlines():
-        if line.startswith("["):
-            module = line[1:-1]
-        elif not line.startswith("#"):
-            spans, *names = line.split()
-            if name in names:
-                yield f"{module}.{name}", spans_in_words(parse_spans(spans), ends)
+    for module, spans in modules_with(text, name):
+        if spans != (ends,):
+            yield f"{module}.{name}", spans_in_words(spans, ends)
 
 
-def read_ends(text: str) -> Span:
-    """Return the first and the last release that were read, from the head of a file."""
-    line = text[text.index("# read: ") : text.index("\n", text.index("# read: "))]
-    first, _, last = line.removeprefix("# read: ").partition(" to ")
-    return first, last
+def modules_with(text: str, name: str) -> Iterator[tuple[str, tuple[Span, ...]]]:
+    """Yield the modules that have a name, each with the releases that are known to have it there."""
+    ends = read_ends(text)
+    at = text.find(name)
+    while at >= 0:
+        start, end = text.rfind("\n", 0, at) + 1, text.find("\n", at)
+        line = text[start:end]
+        if not line.startswith(("#", "[", f"{_OPEN} ")) and name in line.split()[1:]:
+            module = text[text.rfind("\n[", 0, start) + 2 : text.find("]", text.rfind("\n[", 0, start))]
+            section = _section(text, module, ends)
+            for row in section.rows if section is not None else ():
+                if name in row.names and row.spans:
+                    yield module, row.spans
+        at = text.find(name, end) if end >= 0 else -1
 
 
-def is_of_minors(text: str) -> bool:
-    """Return whether a package's file names minors, of each of which the last release was read."""
-    return all(end.count(".") == 1 for end in read_ends(text))
+def _section(text: str, module: str, ends: Span) -> ModuleNames | None:
+    """Return what a package's file says of a module; None if it does not list it."""
+    at = max(text.find(f"\n[{module}]\n"), text.find(f"\n[{module}] "))
+    if at < 0:
+        return None
+    head, _, body = text[at + 1 :].partition("\n")
+    flags = head.partition("] ")[2].split()
+    body = body.partition("\n[")[0] if not body.startswith("[") else ""
+    if _UNSURE in flags:
+        return ModuleNames(module, None, is_open=True)
+    named = [flag for flag in flags if flag != _OPEN]
+    spans = parse_open_spans(named[0], ends[1]) if named else (ends,)
+    rows = [line.split() for line in body.splitlines()]
+    alone = [mark for mark, *names in rows if not names]  # the older form, in which a line has the releases
+    spans = parse_open_spans(alone[0], ends[1]) if alone else spans
+    return ModuleNames(
+        module,
+        spans,
+        tuple(NameRow(_spans(mark, spans, ends), tuple(names)) for mark, *names in rows),
+        _OPEN in flags,
+    )
 
 
-def spans_in_words(spans: tuple[Span, ...], ends: Span) -> str:
-    """Return spans in words: `from 4.49.0 on`, `up to 4.57.6`, `4.41.0 to 4.51.3`."""
-    parts = []
-    for first, last in spans:
-        if (first, last) == ends:
-            parts.append(f"{first} to {last}")
-        elif last == ends[1]:
-            parts.append(f"from {first} on")
-        elif first == ends[0]:
-            parts.append(f"up to {last}")
-        else:
-            parts.append(first if first == last else f"{first} to {last}")
-    return ", ".join(parts)
+def _spans(mark: str, of_module: tuple[Span, ...], ends: Span) -> tuple[Span, ...] | None:
+    if mark == _OPEN:
+        return None
+    return of_module if mark == _ALWAYS else parse_open_spans(mark, ends[1])
+
+
+def _is_complete(text: str) -> bool:
+    """Return whether a file lists all public names, not only those that differ between releases."""
+    return f"\n{_IMPORTED.rstrip()}" in text[:1000]
+
+
+def _imported(text: str) -> frozenset[str]:
+    """Return the names that a package's modules import from elsewhere, which each of them may have."""
+    at = text.index(f"\n{_IMPORTED.rstrip()}")
+    return frozenset(text[at : text.find("\n", at + 1)].split()[2:])
+
+
+def names_by_spans(
+    having: Mapping[str, tuple[Span, ...] | None],
+) -> tuple[NameRow, ...]:
+    """Return rows that join the names that the same releases have; None are those that are not known."""
+    ordered = sorted(having.items(), key=lambda each: (each[1] is None, each[1] or (), each[0]))
+    return tuple(
+        NameRow(spans, tuple(name for name, _ in alike))
+        for spans, alike in groupby(ordered, key=lambda each: each[1])
+    )

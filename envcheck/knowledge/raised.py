@@ -15,7 +15,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from envcheck.core.rules import Span
-from envcheck.knowledge.names import read_ends, spans_in_words
+from envcheck.knowledge.release_spans import open_spans, parse_open_spans, read_ends, spans_in_words
 
 _HEAD = """\
 # Messages that {package} raises; the form is described in envcheck/knowledge/raised.py.
@@ -91,22 +91,6 @@ def raised_text(package: str, rows: Iterable[RaisedRow], releases: Sequence[str]
             parts = (open_spans(row.spans, releases[-1]), row.exception, row.condition, row.template)
             lines.append("\t".join(parts) + "\n")
     return "".join(lines)
-
-
-def open_spans(spans: Iterable[Span], last: str) -> str:
-    """Return spans as text; those that reach the newest release have no end."""
-    return ",".join(
-        f"{first}.." if end == last else first if first == end else f"{first}..{end}" for first, end in spans
-    )
-
-
-def parse_open_spans(text: str, last: str) -> tuple[Span, ...]:
-    """Return the spans of a text that `open_spans` wrote."""
-    spans = []
-    for part in text.split(","):
-        first, dots, end = part.partition("..")
-        spans.append((first, end or last if dots else first))
-    return tuple(spans)
 
 
 # --- text → rows ------------------------------------------------------------------------------------

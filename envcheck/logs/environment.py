@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 from envcheck.core import versions
@@ -153,22 +154,40 @@ def _listed_packages(row: Mapping[str, Any], text: str) -> Iterator[tuple[str, s
     """Yield (package, version, line) of each list of packages.
 
     A list begins with its header; one without a header needs at least `least` consecutive rows, and one of
-    the packages of `one_of`.
+    the packages of `one_of`. If a line of the same paragraphs matches `unless_beside`, it is no list of what
+    is installed: a requirements file that pins some packages has ranges for others.
     """
     header, least = row.get("header"), row.get("least", 1)
     one_of = {*row.get("one_of", ())}
     packages: list[tuple[str, str, int]] = []
     in_list = header is None
-    for line_number, line in enumerate([*text.split("\n"), ""]):
+    lines = [*text.split("\n"), ""]
+    for line_number, line in enumerate(lines):
         match = re.match(row["row"], line) if in_list else None
         if match:
             packages.append((match["package"], match["value"], line_number))
         elif header is not None and re.match(header, line):
             in_list = True
         elif not (in_list and header and _is_ruler(line)):
-            if len(packages) >= least and (not one_of or one_of & {name for name, _, _ in packages}):
+            enough = len(packages) >= least and (not one_of or one_of & {name for name, _, _ in packages})
+            if enough and not _is_of_requirements(row, lines, packages[0][2], line_number):
                 yield from packages
             packages, in_list = [], header is None
+
+
+def _is_of_requirements(row: Mapping[str, Any], lines: Sequence[str], first: int, end: int) -> bool:
+    """Return whether the lines from `first` to before `end` belong to a requirements file."""
+    if "unless_beside" not in row:
+        return False
+    unpinned = re.compile(row["unless_beside"])
+    around = re.compile(rf"\s*(?:#.*)?$|(?:{row['row']})|(?:{row['unless_beside']})")
+    above = takewhile(around.match, reversed(lines[max(0, first - _AROUND) : first]))
+    below = takewhile(around.match, lines[end : end + _AROUND])
+    return any(unpinned.match(line) for line in (*above, *below))
+
+
+_AROUND = 200
+"""Lines above and below a list that may belong to the same file."""
 
 
 def _is_ruler(line: str) -> bool:

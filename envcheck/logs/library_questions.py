@@ -11,7 +11,12 @@ from typing import NamedTuple
 
 from envcheck.logs.events import Event, Frame, Raised, without_wrapper
 
-_ATTRIBUTE = re.compile(r"(?:type object )?'(?P<owner>\w+)'(?: object)? has no attribute '(?P<name>\w+)'")
+_ATTRIBUTE = re.compile(
+    r"(?:(?:type object )?'(?P<owner>\w+)'(?: object)?|(?P<class>[A-Z]\w+)) has no attribute "
+    r"'?(?P<name>\w+)'?"
+)
+"""Message of Python, or of a class's own `__getattr__`: `BertTokenizer has no attribute encode_plus`."""
+
 _BARE_ATTRIBUTE = re.compile(r"[a-z_]\w{3,}$")
 """Message of `del model.x`, which names the attribute alone."""
 
@@ -117,8 +122,9 @@ def missing_attribute(event: Event) -> MissingAttribute | None:
     """Return the attribute that the first exception which names one reports as missing."""
     for raised in event.exceptions:
         found = _ATTRIBUTE.match(without_wrapper(raised.message))
-        if found and found["owner"] not in _PYTHONS_OWN:
-            return MissingAttribute(found["owner"], found["name"], raised.place)
+        owner = (found["owner"] or found["class"]) if found else ""
+        if found and owner not in _PYTHONS_OWN:
+            return MissingAttribute(owner, found["name"], raised.place)
         if raised.name.endswith("AttributeError") and _BARE_ATTRIBUTE.match(raised.message):
             return MissingAttribute("", raised.message, raised.place)
     return None

@@ -76,25 +76,26 @@ def _stated(passage: _Passage, ranks: tuple[str, ...]) -> Iterator[Event]:
             tuple(number for number, _ in lines),
             "\n".join(text for _, text in lines),
             (said.rank,) if said.rank else ranks,
-            _with_message_below(exceptions, lines[1:]),
+            _with_message_below(exceptions, lines[1:], begun=lines[0][1].rstrip().endswith("Error:")),
             said.code,
             form=said.form,
         )
 
 
 def _with_message_below(
-    exceptions: tuple[Raised, ...], below: Sequence[tuple[int, str]]
+    exceptions: tuple[Raised, ...], below: Sequence[tuple[int, str]], *, begun: bool
 ) -> tuple[Raised, ...]:
     """Return the exceptions; if the last message continues below, the next line is added to it.
 
     A message continues if it ends in a colon or an open bracket, if it is empty and the next line is
-    indented, or if it is NCCL's, which names the call that failed in the lines below.
+    indented or the exception's line has `begun` it with a colon, or if it is NCCL's, which names the call
+    that failed in the lines below.
     """
     for text in [text for _, text in below if text.strip()][:_MESSAGE_LINES]:
         if not exceptions or continues_no_message(text):
             break
         message = exceptions[-1].message
-        empty = not message and text[:1].isspace()
+        empty = not message and (begun or text[:1].isspace())
         follows = message.endswith(":") or empty or names_no_error_yet(exceptions[-1])
         if not (follows or goes_on(exceptions[-1], text)):
             break

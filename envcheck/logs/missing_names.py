@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from envcheck.core.facts import normalised, package_key
 from envcheck.core.rules import Atlas, Matrix, Rule
 from envcheck.knowledge.atlas_rules import who_has_it
-from envcheck.knowledge.names import is_of_minors, releases_that_have
+from envcheck.knowledge.names import Answer, Presence
 from envcheck.logs.diagnosis import checked_out, own_code
 from envcheck.logs.events import Event, Frame
 
@@ -23,7 +23,8 @@ _NAME_OF_MODULE = re.compile(
     r"(?: \((?P<location>[^()\n]{1,1000})\))?"
 )
 _ATTRIBUTE = re.compile(
-    r"(?P<half>partially )?(?:initialized )?module '(?P<module>[\w.]+)' has no attribute '(?P<name>\w+)'"
+    r"(?P<half>partially )?(?:initialized )?module (?P<quote>'?)(?P<module>[\w.]+)(?P=quote) "
+    r"has no attribute (?P=quote)(?P<name>\w+)"
 )
 _MODULE = re.compile(r"[Nn]o module named '?(?P<module>[\w.]+)'?(?P<file>; '\w+' is not a package)?")
 _ARGUMENT = re.compile(r"(?P<module>[\w.]+)\(\) got an unexpected keyword argument '(?P<name>\w+)'")
@@ -58,7 +59,8 @@ class MissingName(NamedTuple):
     `own` says that the user's own code needs it, or a checkout of the package itself, which `asks` names.
     `attribute` says that Python looked it up in the module that was imported, whose file the message does
     not show. `file` is that file, if it does and it is beside a script of the traceback, and `folder` says
-    that it is a folder without one.
+    that it is a folder without one. `handed` is the dictionary that holds a refused argument, if the failing
+    line passes it on by `**`.
     """
 
     kind: str
@@ -72,6 +74,7 @@ class MissingName(NamedTuple):
     attribute: bool = False
     file: str = ""
     folder: bool = False
+    handed: str = ""
 
     @property
     def of_any_module(self) -> bool:
@@ -108,8 +111,18 @@ def missing_name(event: Event, tables: Mapping[str, Sequence[Mapping[str, Any]]]
                 own = within or (not asks and not lazily and users)
                 missing = _missing(kind, found, asks, distributions)
                 file = missing.file if _is_beside_script(missing, event.text) else ""
-                return missing._replace(own=own, attribute=pattern is _ATTRIBUTE, file=file)
+                handed = _handed(raised.source, found["name"]) if kind == "argument" else ""
+                return missing._replace(own=own, attribute=pattern is _ATTRIBUTE, file=file, handed=handed)
     return None
+
+
+_UNPACKED = re.compile(r"\*\*(\w[\w.]*)")
+
+
+def _handed(source: str, argument: str) -> str:
+    """Return the one dictionary that a line unpacks into a call, if it does not name the argument itself."""
+    unpacked = {*_UNPACKED.findall(source)}
+    return unpacked.pop() if len(unpacked) == 1 and not re.search(rf"\b{argument} ?=", source) else ""
 
 
 def _is_beside_script(missing: MissingName, text: str) -> bool:
@@ -234,6 +247,8 @@ def rules_on(missing: MissingName, matrix: Matrix) -> Iterator[Rule]:
         mentioned = [each.rpartition(".")[2] for each in mentioned]
     if not packages and _OF_EVERY_CLASS.intersection(mentioned):
         return
+    if missing.kind == "name" and missing.name.isalpha() and missing.name.islower():
+        return  # a word such as `layer`, which texts use without meaning the name
     words = [re.compile(rf"(?<![\w.]){re.escape(each)}\b") for each in mentioned]
     for rule in matrix.rules:
         keys = {clause.key for table in rule.when for clause in table}
@@ -287,21 +302,11 @@ def _is_it(needs: str, missing: MissingName) -> bool:
     return (name == missing.name and module in (missing.module, "")) or needs == missing.name
 
 
-def ranges_in_names(missing: MissingName, text: str) -> Iterator[str]:
-    """Yield which releases have the name or its module, from the file of the package that lacks it.
-
-    Of the modules above it nothing is said: Python imported them before it looked for this one.
-    """
-    if not text or missing.kind == "argument":
-        return
-    module, name = missing.module, "" if missing.kind == "module" else missing.name
-    found = dict(releases_that_have(text, module, name))
-    if name and f"{module}.{name}" not in found:  # that releases have the module says nothing of the name
-        found = {}
-    if name and not found:  # the name may be that of a module
-        found = dict(releases_that_have(text, f"{module}.{name}", ""))
-    each = " (the last patch of each)" if missing.lacks != PYTHON and is_of_minors(text) else ""
-    yield from (f"{path}: in {missing.lacks} {words}{each}" for path, words in found.items())
+def ranges_in_names(missing: MissingName, presence: Presence) -> Iterator[str]:
+    """Yield which releases have the name, if they are not all or none of those that have its module."""
+    if presence.answer is Answer.SOME:
+        path = missing.module if missing.kind == "module" else f"{missing.module}.{missing.name}"
+        yield f"{path}: in {missing.lacks} {presence.words}"
 
 
 def ranges_with(missing: MissingName, tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> Iterator[str]:

@@ -557,9 +557,15 @@ def test_bad_input_is_one_line(tmp_path: Path) -> None:
     one_line(envcheck("explain", str(REAL / "hub.log"), "--facts", "none.toml"), 2, "none.toml")
 
 
-def test_an_empty_log_holds_no_failure(tmp_path: Path) -> None:
-    (tmp_path / "empty.log").write_bytes(b"")
-    assert envcheck("explain", str(tmp_path / "empty.log")).code == 0
+@pytest.mark.parametrize("content", [b"", b" \n\n"])
+def test_an_empty_log_is_called_so(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "empty.log").write_bytes(content)
+
+    ran = envcheck("explain", str(tmp_path / "empty.log"))
+
+    assert ran.code == 3
+    assert ran.out.splitlines()[0].startswith("The log is empty")
+    assert "No known failure matches" not in ran.out
 
 
 # What a process has used counts what its parent had when it was started, and pytest has much: a small one between.

@@ -2,44 +2,120 @@
 
 import pytest
 
-from envcheck.knowledge.names import NameRow, names_text, releases_that_have
-
-TEXT = names_text(
-    "peft",
-    [
-        NameRow("peft", "BoneConfig", (("0.14.0", "0.18.1"),)),
-        NameRow("peft", "LoHaConfig", (("0.6.0", "0.21.2"),)),
-        NameRow("peft", "old_name", (("0.1.0", "0.9.0"), ("0.11.0", "0.11.0"))),
-        NameRow("peft.tuners.bone", "", (("0.14.0", "0.18.1"),)),
-        NameRow("peft.tuners.bone", "BoneLinear", (("0.15.0", "0.18.1"),)),
-    ],
-    ["0.1.0", "0.9.0", "0.21.2"],
+from envcheck.knowledge.names import (
+    Answer,
+    ModuleNames,
+    NameRow,
+    modules_that_define,
+    modules_with,
+    names_by_spans,
+    names_text,
+    presence,
 )
+
+ALL = (("0.1.0", "0.21.2"),)
+SINCE_14 = (("0.14.0", "0.21.2"),)
+MODULES = [
+    ModuleNames(
+        "peft",
+        ALL,
+        names_by_spans(
+            {
+                "BoneConfig": (("0.14.0", "0.18.1"),),
+                "LoHaConfig": (("0.6.0", "0.21.2"),),
+                "LoraConfig": ALL,
+                "TaskType": ALL,
+                "maybe": None,
+                "old_name": (("0.1.0", "0.9.0"), ("0.11.0", "0.11.0")),
+            }
+        ),
+    ),
+    ModuleNames("peft.helpers", SINCE_14, names_by_spans({"rescale": SINCE_14}), is_open=True),
+    ModuleNames("peft.kernels", None),
+    ModuleNames("peft.tuners", ALL),
+    ModuleNames(
+        "peft.tuners.bone",
+        (("0.14.0", "0.18.1"),),
+        names_by_spans({"BoneLayer": (("0.14.0", "0.18.1"),), "BoneLinear": (("0.15.0", "0.18.1"),)}),
+    ),
+    ModuleNames("peft.utils", ALL, names_by_spans({"BoneConfig": SINCE_14})),
+]
+TEXT = names_text("peft", MODULES, ["0.1.0", "0.9.0", "0.21.2"], {"Any", "torch"})
+DIFFERENCES = names_text("peft", MODULES, ["0.1.0", "0.9.0", "0.21.2"])
 
 
 @pytest.mark.parametrize(
-    ("module", "name", "said"),
+    ("module", "name", "answer", "words"),
     [
-        ("peft", "LoHaConfig", {"peft.LoHaConfig": "from 0.6.0 on"}),
-        ("peft", "BoneConfig", {"peft.BoneConfig": "0.14.0 to 0.18.1"}),
-        ("peft", "old_name", {"peft.old_name": "up to 0.9.0, 0.11.0"}),
-        ("peft.tuners.bone", "", {"peft.tuners.bone": "0.14.0 to 0.18.1"}),
-        (
-            "peft.tuners.bone",
-            "BoneLinear",
-            {"peft.tuners.bone": "0.14.0 to 0.18.1", "peft.tuners.bone.BoneLinear": "0.15.0 to 0.18.1"},
-        ),
-        ("peft", "Bone", {}),
-        ("peft.tuners", "BoneLinear", {}),
+        ("peft", "LoHaConfig", Answer.SOME, "from 0.6.0 on"),
+        ("peft", "BoneConfig", Answer.SOME, "0.14.0 to 0.18.1"),
+        ("peft", "old_name", Answer.SOME, "up to 0.9.0, 0.11.0"),
+        ("peft", "LoraConfig", Answer.EVERY, "0.1.0 to 0.21.2"),
+        ("peft", "Bone", Answer.NONE, ""),
+        ("peft", "maybe", Answer.UNKNOWN, ""),
+        ("peft", "_private", Answer.UNKNOWN, ""),
+        ("peft", "Any", Answer.UNKNOWN, ""),  # some module imports it from elsewhere
+        ("peft.tuners", "bone", Answer.SOME, "0.14.0 to 0.18.1"),  # a module below it
+        ("peft.tuners", "tests", Answer.UNKNOWN, ""),  # modules of this name are not listed
+        ("peft.tuners.bone", "", Answer.SOME, "0.14.0 to 0.18.1"),
+        ("peft.tuners.bone", "BoneLayer", Answer.EVERY, "0.14.0 to 0.18.1"),  # of those with the module
+        ("peft.tuners.bone", "BoneLinear", Answer.SOME, "0.15.0 to 0.18.1"),
+        ("peft.tuners.lora", "", Answer.NONE, ""),
+        ("peft.tuners.lora.model", "", Answer.NONE, ""),
+        ("peft.helpers", "rescale", Answer.EVERY, "from 0.14.0 on"),
+        ("peft.helpers", "other", Answer.UNKNOWN, ""),  # it may have more names than are listed
+        ("peft.helpers.other", "", Answer.UNKNOWN, ""),
+        ("peft.kernels", "", Answer.UNKNOWN, ""),
+        ("peft.kernels", "run", Answer.UNKNOWN, ""),
+        ("other", "", Answer.UNKNOWN, ""),
     ],
 )
-def test_the_releases_that_have_a_name_are_said_in_words(
-    module: str, name: str, said: dict[str, str]
-) -> None:
-    assert dict(releases_that_have(TEXT, module, name)) == said
+def test_the_releases_that_have_a_name_are_found(module: str, name: str, answer: Answer, words: str) -> None:
+    found = presence(TEXT, module, name)
+
+    assert (found.answer, found.words) == (answer, words)
+
+
+@pytest.mark.parametrize(("module", "name"), [("peft", "Bone"), ("peft.tuners.lora", "")])
+def test_a_file_of_differences_does_not_say_what_no_release_has(module: str, name: str) -> None:
+    assert presence(TEXT, module, name).answer is Answer.NONE
+    assert presence(DIFFERENCES, module, name).answer is Answer.UNKNOWN
+
+
+def test_an_attribute_that_is_a_module_has_to_be_imported() -> None:
+    assert presence(TEXT, "peft.tuners", "bone").is_module
+    assert not presence(TEXT, "peft.tuners.bone", "BoneLinear").is_module
+
+
+def test_a_release_is_in_the_spans_of_a_name() -> None:
+    found = presence(TEXT, "peft", "BoneConfig")
+
+    assert found.includes("0.15.2")
+    assert not found.includes("0.19.0")
+
+
+def test_all_modules_that_have_a_name_are_found() -> None:
+    assert [*modules_with(TEXT, "BoneConfig")] == [
+        ("peft", (("0.14.0", "0.18.1"),)),
+        ("peft.utils", SINCE_14),
+    ]
+
+
+def test_what_every_release_has_is_not_new() -> None:
+    assert [*modules_that_define(TEXT, "LoHaConfig")] == [("peft.LoHaConfig", "from 0.6.0 on")]
+    assert [*modules_that_define(TEXT, "LoraConfig")] == []
 
 
 def test_names_that_the_same_releases_have_share_a_line() -> None:
-    rows = [NameRow("trl", name, (("0.9", "0.12"),)) for name in ("b", "a", "c")]
+    rows = names_by_spans(dict.fromkeys(("b", "a", "c"), (("0.9", "0.12"),)))
 
-    assert "\n0.9..0.12 a b c\n" in names_text("trl", rows, ["0.1", "1.0"])
+    assert rows == (NameRow((("0.9", "0.12"),), ("a", "b", "c")),)
+    assert "[trl]\n0.9..0.12 a b c\n" in names_text(
+        "trl", [ModuleNames("trl", (("0.1", "1.0"),), rows)], ["0.1", "1.0"]
+    )
+
+
+def test_a_span_that_reaches_the_newest_release_has_no_end() -> None:
+    assert "\n[peft.helpers] 0.14.0.. ?\n= rescale\n" in TEXT
+    assert "\n[peft.kernels] ~\n" in TEXT
+    assert "\n[peft.tuners]\n" in TEXT

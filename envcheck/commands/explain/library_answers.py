@@ -25,9 +25,6 @@ from envcheck.logs.events import Event
 from envcheck.logs.library_questions import MissingAttribute, RefusedCall, UndefinedName
 from envcheck.reports.library_answer import LibraryAnswer, is_stated, of_some_releases
 
-_FRAMEWORKS_BASES = ("transformers", "trl", "peft", "accelerate", "deepspeed", "datasets", "vllm")
-"""Packages from whose classes frameworks derive their own, often by the same name."""
-
 _CALLERS = frozenset({"transformers", "trl", "peft", "accelerate", "deepspeed"})
 """Packages that call models and trainers in most trainings, asked if no traceback shows the caller."""
 
@@ -51,7 +48,8 @@ def answer(
     named |= missing_names.packages_in(cause.event, distributions)
     if attribute := library_questions.missing_attribute(cause.event):
         asks = missing_names.package_of(attribute.place, distributions)
-        found = _on_attribute(attribute, asks, named)
+        families = {row["ending"]: row["base"] for row in tables.get("class_family", ())}
+        found = _on_attribute(attribute, asks, named, families)
         return found if found is None or found.members or not _means(cause) else None
     if name := library_questions.undefined_name(cause.event):
         return _on_name(name, distributions)
@@ -159,15 +157,18 @@ def _has_class(text: str, missing: MissingAttribute) -> bool:
     return bool(missing.owner) and re.search(named, text, re.MULTILINE) is not None
 
 
-def _on_attribute(missing: MissingAttribute, asks: str, named: frozenset[str]) -> LibraryAnswer | None:
+def _on_attribute(
+    missing: MissingAttribute, asks: str, named: frozenset[str], families: Mapping[str, str]
+) -> LibraryAnswer | None:
     """Return which releases and which other classes have an attribute, and which places set it."""
     texts, given_texts = texts_in("members"), texts_in("given")
     meant = _packages_meant(missing, asks, named)
+    found = _releases_with(missing, texts, meant, families)
     if meant is not None:
         texts = {package: text for package, text in texts.items() if package in meant}
         given_texts = {package: text for package, text in given_texts.items() if package in meant}
-    found = members.releases_with_attribute(texts, missing.owner, missing.name) if missing.owner else ()
     found = tuple(has for has in found if has.package != asks)  # a release has what its own code asks for
+    found = _without_frameworks(found, named)
     classes = members.related_classes(texts, missing.owner) if missing.owner else ()
     # A place whose condition reads the attribute sets it anew, so another one had set it before; one that
     # asks whether the object has something replaces what the class has.
@@ -175,6 +176,7 @@ def _on_attribute(missing: MissingAttribute, asks: str, named: frozenset[str]) -
         place
         for place in given.places_that_set(given_texts, classes, missing.name)
         if not re.search(rf"\b{re.escape(missing.name)}\b|\bhasattr\(", place.condition)
+        and not _is_where_it_fails(place, missing)
     )
     beside = given.classes_with(given_texts, missing.owner, missing.name) if missing.owner else ()
     derived = members.derived_classes_with(texts, missing.owner, missing.name) if missing.owner else ()
@@ -190,6 +192,34 @@ def _on_attribute(missing: MissingAttribute, asks: str, named: frozenset[str]) -
     if not (found or places or derived or beside):
         return None
     return LibraryAnswer(members=_libraries_first(found), places=places, derived=derived, classes=beside)
+
+
+def _releases_with(
+    missing: MissingAttribute,
+    texts: Mapping[str, str],
+    meant: frozenset[str] | None,
+    families: Mapping[str, str],
+) -> tuple[Membership, ...]:
+    """Return which releases of the packages that are meant have an attribute of a class, or of its bases."""
+    if not missing.owner:
+        return ()
+    return members.releases_with_attribute(texts, missing.owner, missing.name, among=meant, families=families)
+
+
+def _without_frameworks(found: tuple[Membership, ...], named: frozenset[str]) -> tuple[Membership, ...]:
+    """Return the rows; if libraries have some, without those of frameworks that the log does not name."""
+    of_libraries = tuple(has for has in found if has.package in members.LIBRARIES or has.package in named)
+    return of_libraries or found
+
+
+def _is_where_it_fails(place: SetAttribute, missing: MissingAttribute) -> bool:
+    """Return whether an attribute is set in the very function that looks for it in vain."""
+    frame = missing.place
+    return (
+        frame is not None
+        and place.function.rpartition(".")[2] == frame.name
+        and frame.file.replace("\\", "/").endswith(place.file)
+    )
 
 
 def _without_later_ones(places: tuple[SetAttribute, ...]) -> tuple[SetAttribute, ...]:
@@ -314,7 +344,7 @@ def _on_messages(
 
 
 def _libraries_first(found: Iterable[Membership]) -> tuple[Membership, ...]:
-    return tuple(sorted(found, key=lambda has: has.package not in _FRAMEWORKS_BASES))
+    return tuple(sorted(found, key=lambda has: has.package not in members.LIBRARIES))
 
 
 def texts_in(folder: str) -> dict[str, str]:

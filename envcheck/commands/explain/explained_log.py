@@ -1,0 +1,235 @@
+"""Explain a log: read it, match its events, find its environment, judge it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from envcheck import __version__, probes
+from envcheck.commands import examine
+from envcheck.commands.examine import ExamineRequest
+from envcheck.commands.explain import library_answers
+from envcheck.commands.explain.environment import LogEnvironment, choose_environment, printed_facts
+from envcheck.commands.explain.known import ExplainKnowledge
+from envcheck.commands.explain.missing import missing_answer, with_kind_of_missing
+from envcheck.commands.explain.origin import LogOrigin, with_end
+from envcheck.commands.explain.reading import LogText, read_log
+from envcheck.commands.explain.relevance import is_of_cuda, may_be_about, with_kind_of_rule
+from envcheck.core.findings import Finding, Report
+from envcheck.core.rules import Matrix, Rule
+from envcheck.host.files import read_chunks, read_standard_input
+from envcheck.host.machine import Host
+from envcheck.host.pty_passthrough import Gap
+from envcheck.knowledge import log_signatures
+from envcheck.logs import diagnosis as log_diagnosis
+from envcheck.logs import environment, library_questions, missing_names, refused_values
+from envcheck.logs.diagnosis import Cause, Diagnosis, EnvironmentMatch
+from envcheck.logs.events import Log
+from envcheck.logs.line_format import log_patterns
+from envcheck.reports import code_conditions
+from envcheck.reports.explanation import Explanation, RefusedAnswer
+from envcheck.rules import conditional, derive
+
+STDIN = "-"
+
+
+def explain_log(request: ExamineRequest, name: str, host: Host) -> Explanation:
+    """Explain the log of this name; `-` is standard input.
+
+    Raises:
+        InputError: it cannot be read, or an argument is wrong.
+    """
+    if name == STDIN:
+        return explain_chunks(request, "standard input", read_standard_input(), host)
+    return explain_chunks(request, name, read_chunks(name), host)
+
+
+def explain_chunks(
+    request: ExamineRequest,
+    name: str,
+    chunks: Iterable[bytes | Gap],
+    host: Host,
+    origin: LogOrigin | None = None,
+) -> Explanation:
+    """Explain a log that comes in chunks: read it, match its events, find its environment, judge it.
+
+    `origin` is what wrote the log, if that is known.
+
+    Raises:
+        InputError: the chunks are not text, or an argument is wrong.
+    """
+    tree = examine.source_tree()
+    all_probes = probes.every_probe()
+    keys = examine.vocabulary(all_probes)
+    known = ExplainKnowledge(all_probes, keys, examine.load_matrix(keys, request.overlays), tree)
+
+    text = read_log(chunks, name, log_patterns(tree["tables"]))
+    if origin is not None:
+        text = text._replace(log=with_end(text.log, origin.code))
+    platform = environment.platform(_texts(text), tree["tables"])
+    signatures = log_signatures.compile_signatures(tree["case"])
+    if platform is not None:
+        signatures = tuple(one for one in signatures if not is_of_cuda(one, known.matrix))
+    signatures = tuple(with_kind_of_rule(one, known.matrix) for one in signatures)
+    printed = printed_facts(text, origin.command if origin else "", known)
+    judged = choose_environment(request, printed, host, known, elsewhere=platform is not None)
+    if origin is not None and not origin.named:
+        beside = judged.subject.replace("(named by --python)", "(beside the command)")
+        judged = judged._replace(subject=beside)
+    report = _report_on(request, judged, known.matrix)
+    diagnosis = log_diagnosis.diagnose(text.log, signatures, partial(may_be_about, known))
+    diagnosis = _without_contradicted(diagnosis, text.log, report, tree["tables"])
+    replaced = library_answers.replaced_method(diagnosis.cause) if diagnosis.cause else ()
+    if replaced or _is_in_copy_of_library(diagnosis.cause, tree["tables"]):
+        diagnosis = log_diagnosis.without_blame(diagnosis)
+    missing = missing_answer(diagnosis, known, report.inventory)
+    if missing is not None and diagnosis.cause is not None:
+        diagnosis = diagnosis._replace(cause=with_kind_of_missing(diagnosis.cause, missing))
+    library = None
+    if diagnosis.cause is not None and (missing is None or missing.missing.kind == "argument"):
+        library = library_answers.answer(diagnosis.cause, known.tree["tables"], text.head)
+        if library is not None:
+            diagnosis = diagnosis._replace(cause=library_answers.with_kind(diagnosis.cause, library))
+    if diagnosis.cause is not None and library is None:
+        cause = _with_kind_of_settings(diagnosis.cause)
+        replaced = replaced if cause.kind != "setting" else ()
+        diagnosis = diagnosis._replace(cause=cause)
+    diagnosis, probable = _with_probable(diagnosis, report, known)
+    here = {
+        match.signature.case: _match_here(known.matrix.rule(match.signature.rule), report)
+        for match in (*diagnosis.matches, *diagnosis.partial)
+    }
+    facts = (*printed.facts.values(), *(fact for device in printed.devices for fact in device.values()))
+    notes = (*text.notes, *judged.notes)
+    return Explanation(
+        name,
+        text.log,
+        diagnosis,
+        judged.subject,
+        report,
+        here,
+        notes,
+        facts,
+        platform,
+        missing,
+        library,
+        probable,
+        _refused(diagnosis, tree["tables"]),
+        replaced,
+        _failed_in(diagnosis, tree["tables"]),
+        empty=not text.head.strip() and not text.log.events,
+    )
+
+
+def _failed_in(diagnosis: Diagnosis, tables: Mapping[str, Any]) -> str:
+    """Return the package whose line failed, empty if it is torch, through which every training goes."""
+    if diagnosis.cause is None or any(
+        missing_names.is_of_lazy_import(raised.message) for raised in diagnosis.cause.event.exceptions[-1:]
+    ):
+        return ""
+    distributions = {row["module"]: row["package"] for row in tables.get("import_name", ())}
+    package = missing_names.package_of(diagnosis.cause.place, distributions)
+    return "" if package == "torch" else package
+
+
+def _without_contradicted(
+    diagnosis: Diagnosis, log: Log, report: Report, tables: Mapping[str, Any]
+) -> Diagnosis:
+    """Return the diagnosis; if no known failure with the text of the cause can apply here, without them.
+
+    They stay among the matches, and what else is known of the text then says what failed. A rule on the very
+    name that is missing stays, because then the environment is not the one of the log.
+    """
+    cause = diagnosis.cause
+    if cause is None or cause.match is None:
+        return diagnosis
+    home = log.events.index(cause.event)
+    if library_answers.stated_package_that_takes(cause.event, report.inventory):
+        refuted = [one for one in diagnosis.matches if one.event == home and not one.signature.rule]
+        if cause.match in refuted:
+            others = tuple(match for match in diagnosis.matches if match not in refuted)
+            return log_diagnosis.without_match(diagnosis._replace(matches=others))
+    alike = [match.signature.rule for match in diagnosis.matches if match.event == home]
+    rules = [report.matrix.rule(rule) if rule else None for rule in alike]
+    if any(rule is None or _match_here(rule, report).answer != "no" for rule in rules):
+        return diagnosis
+    missing = missing_names.missing_name(cause.event, tables)
+    if missing is not None and any(rule in rules for rule in missing_names.rules_on(missing, report.matrix)):
+        return diagnosis
+    return log_diagnosis.without_match(diagnosis)
+
+
+def _match_here(rule: Rule | None, report: Report) -> EnvironmentMatch:
+    """Return whether a known failure applies to the judged environment, and if that is open, how likely."""
+    here = log_diagnosis.match_environment(rule, report.inventory, report.judgement)
+    if rule is None or here.answer != "unknown":
+        return here
+    habits = report.matrix.tables.habits
+    return here._replace(likelihood=conditional.rule_likelihood(rule, report.inventory, habits))
+
+
+def _refused(diagnosis: Diagnosis, tables: Mapping[str, Any]) -> tuple[RefusedAnswer, ...]:
+    """Return the values of a configuration that the first cause names as refused, with advice."""
+    if diagnosis.cause is None:
+        return ()
+    advice = {reason: row["advice"] for row in tables.get("refused_value", ()) for reason in row["reasons"]}
+    values = refused_values.refused_values(diagnosis.cause.event)
+    return tuple(RefusedAnswer(value, advice.get(value.kind, "")) for value in values)
+
+
+def _with_probable(
+    diagnosis: Diagnosis, report: Report, known: ExplainKnowledge
+) -> tuple[Diagnosis, tuple[Finding, ...]]:
+    """Return the broken errors that are probably the cause; the diagnosis then calls it one of versions."""
+    cause = diagnosis.cause
+    if cause is None or cause.match is not None or cause.kind not in ("unknown", "version"):
+        return diagnosis, ()
+    tables = known.tree["tables"]
+    distributions = {row["module"]: row["package"] for row in tables.get("import_name", ())}
+    packages = missing_names.packages_in(cause.event, distributions)
+    probable = log_diagnosis.probable_findings(cause, report.judgement.findings, packages)
+    return diagnosis._replace(cause=cause._replace(kind="version")) if probable else diagnosis, probable
+
+
+def _texts(text: LogText) -> Iterator[tuple[str, int]]:
+    """Yield what is kept of a log, each piece with the number of its first line."""
+    yield text.head, 1
+    yield from ((event.text, event.first) for event in text.log.events)
+
+
+def _is_in_copy_of_library(cause: Cause | None, tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> bool:
+    """Return whether the failing line is in a library's code that a project brings and may have changed."""
+    if cause is None or cause.place is None:
+        return False
+    file = f"/{cause.place.file}".replace("\\", "/")
+    return any(
+        f"/{row['package']}/{folder}/" in file
+        for row in tables.get("library_copy", ())
+        for folder in row["folders"]
+    )
+
+
+def _with_kind_of_settings(cause: Cause) -> Cause:
+    """Return the cause; if a setting is None where it is used, or an `assert` compares settings, say so."""
+    if cause.match is not None or cause.kind not in ("unknown", "code", "check"):
+        return cause
+    means = cause.event.form is not None and cause.event.form.means
+    condition = f"unless {library_questions.asserted(cause.event)}"
+    function = cause.place.name if cause.place else ""
+    compared = code_conditions.settings_of_assertion(condition, function)
+    return (
+        cause
+        if means or not (compared or library_questions.setting_that_is_none(cause.event))
+        else cause._replace(kind="setting")
+    )
+
+
+def _report_on(request: ExamineRequest, judged: LogEnvironment, matrix: Matrix) -> Report:
+    """Judge the environment as `doctor` does, with fixes; a matrix without rules is not an error here."""
+    inventory = derive.derive(judged.inventory, matrix)
+    target = examine.find_target(request.target, matrix)
+    judgement = examine.judge_inventory(inventory, matrix, target)
+    judgement = examine.add_fixes(judgement, judged.inventory, inventory, matrix, target)
+    report = Report(__version__, judged.subject, inventory, judgement, matrix, target)
+    return report._replace(diagnostics=judged.diagnostics)

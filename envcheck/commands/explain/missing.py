@@ -1,0 +1,192 @@
+"""Find which releases have a name that the first cause lacks, and what kind of failure that is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from envcheck.commands.explain import library_answers
+from envcheck.commands.explain.known import ExplainKnowledge
+from envcheck.core.facts import (
+    Inventory,
+    Tri,
+    normalised,
+    package_key,
+)
+from envcheck.core.versions import compare
+from envcheck.knowledge import names
+from envcheck.knowledge.names import Answer, Presence
+from envcheck.knowledge.release_spans import spans_in_words
+from envcheck.logs import missing_names
+from envcheck.logs.diagnosis import Cause, Diagnosis
+from envcheck.logs.missing_names import MissingName
+from envcheck.reports.explanation import MissingAnswer
+
+
+def with_kind_of_missing(cause: Cause, missing: MissingAnswer) -> Cause:
+    """Return the cause; if no signature matched it, set its kind by the missing name."""
+    if cause.match is not None or cause.kind not in ("unknown", "code"):
+        return cause
+    name = missing.missing
+    between_packages = bool(name.asks and name.lacks and name.asks != name.lacks)
+    if (kind := _kind_by_import(cause, missing)) is not None:
+        return cause._replace(kind=kind)
+    if name.kind == "module" and not name.installed:
+        return cause._replace(kind="missing") if name.asks or missing.is_known else cause
+    known_to_differ = bool(missing.rules or missing.ranges)
+    if _may_be_another_module(name) and not known_to_differ:
+        return cause._replace(kind="unknown")
+    return cause._replace(kind="version") if between_packages or known_to_differ else cause
+
+
+def _kind_by_import(cause: Cause, missing: MissingAnswer) -> str | None:
+    """Return the kind of a failed import if it is not one of releases or of what is installed at all."""
+    name = missing.missing
+    if name.half:
+        return "unknown" if name.asks else "code"
+    if name.folder or _of_own_installation(cause, name):
+        return "missing"
+    if missing.own_file:
+        return "code"
+    if missing.not_imported:
+        return "version" if name.asks else "code"
+    if missing.in_no_release:
+        return "code" if missing.elsewhere and not (name.asks or missing.has_it) else "unknown"
+    return "unknown" if missing.in_every_release else None
+
+
+def _of_own_installation(cause: Cause, missing: MissingName) -> bool:
+    """Return whether a package that is installed asks for a module of its own, which its releases have."""
+    if missing.kind != "module" or not missing.asks or missing.asks != missing.lacks or cause.place is None:
+        return False
+    file = cause.place.file.replace("\\", "/")
+    return "-packages/" in file or "/bin/" in file
+
+
+def _may_be_another_module(missing: MissingName) -> bool:
+    """Return whether a file or folder of the same name may have been imported instead of the package."""
+    return missing.of_any_module and missing.lacks != "torch"
+
+
+def missing_answer(
+    diagnosis: Diagnosis, known: ExplainKnowledge, inventory: Inventory
+) -> MissingAnswer | None:
+    """Return the name that the first cause lacks, and which releases are known to lack or have it."""
+    cause = diagnosis.cause
+    tables = known.tree["tables"]
+    missing = missing_names.missing_name(cause.event, tables) if cause else None
+    if missing is None:
+        return None
+    rules = tuple(missing_names.rules_on(missing, known.matrix)) if missing.installed else ()
+    published = {
+        normalised(row["package"]) for name in ("release", "import_name") for row in tables.get(name, ())
+    }
+    read = known.matrix.atlas().releases
+    is_known = missing.lacks in published or missing.lacks == "torch" or missing.lacks in read
+    is_known = is_known or missing.lacks in library_answers.texts_in("names")
+    published_names = _presence(missing) if missing.installed and not missing.folder else names.UNKNOWN
+    certain = published_names.answer in (Answer.EVERY, Answer.NONE) or missing.folder
+    ranges = () if certain else _ranges(missing, published_names, known)
+    calls = tuple(missing_names.ranges_of_overrides(missing, known.matrix.atlas()))
+    version = inventory.known(package_key(missing.lacks)) if missing.lacks else None
+    has_it = bool(version) and published_names.includes(str(version))
+    takes = ""
+    if missing.kind == "argument" and cause is not None and cause.match is None:
+        takes = library_answers.stated_package_that_takes(cause.event, inventory)
+    return MissingAnswer(
+        missing,
+        () if published_names.answer is Answer.NONE else rules,
+        ranges,
+        is_known,
+        calls,
+        has_it,
+        takes,
+        always=not version and _always_has(missing, ranges),
+        published=published_names,
+        elsewhere=tuple(_elsewhere(missing, published_names)),
+    )
+
+
+def _presence(missing: MissingName) -> Presence:
+    """Return which releases have a missing name or module, from compat/names/."""
+    text = library_answers.text_of("names", missing.lacks) if missing.kind != "argument" else ""
+    if not text:
+        return names.UNKNOWN
+    return names.presence(text, missing.module, "" if missing.kind == "module" else missing.name)
+
+
+def _ranges(missing: MissingName, presence: Presence, known: ExplainKnowledge) -> tuple[str, ...]:
+    """Return in words which releases have a name, and which packages ask for it."""
+    ranges = tuple(missing_names.ranges_with(missing, known.tree["tables"]))
+    if not missing.installed:
+        return ranges
+    asked = tuple(missing_names.ranges_in_atlas(missing, known.matrix.atlas()))
+    named = [*missing_names.ranges_in_names(missing, presence)]
+    # Where a guard skips the import, releases may lack the name as well, so a row with gaps says less.
+    paths = {each.partition(": ")[0] for each in named}
+    asked = tuple(
+        row for row in asked if row.partition(": ")[0] not in paths or "," not in row.partition(";")[0]
+    )
+    return (*ranges, *(each for each in named if not any(row.startswith(each) for row in asked)), *asked)
+
+
+_FEW = 2
+"""Other modules that have the name, at most."""
+
+
+def _elsewhere(missing: MissingName, presence: Presence) -> Iterator[str]:
+    """Yield where the newest releases have a name that its module lacks in some or all of them.
+
+    That is another module of the package, or if no release has the name, the root of another package.
+    """
+    if missing.kind != "name" or presence.answer not in (Answer.SOME, Answer.NONE) or presence.is_module:
+        return
+    if presence.spans and presence.spans[-1][1] == presence.ends[1]:
+        return
+    text = library_answers.text_of("names", missing.lacks)
+    found = [
+        (module, spans)
+        for module, spans in names.modules_with(text, missing.name)
+        if module != missing.module and spans[-1][1] == presence.ends[1]
+    ]
+    for module, spans in sorted(found, key=lambda each: (each[0].count("."), each[0]))[:_FEW]:
+        words = spans_in_words(spans, presence.ends)
+        yield f"{module}.{missing.name} (in {missing.lacks} {words})"
+    if not found and presence.answer is Answer.NONE:
+        yield from _at_other_roots(missing)
+
+
+def _at_other_roots(missing: MissingName) -> Iterator[str]:
+    """Yield the roots of other packages that have a name in their newest release."""
+    for package, text in library_answers.texts_in("names").items():
+        root = package.replace("-", "_")
+        found = names.presence(text, root, missing.name)
+        if package != missing.lacks and found.spans and found.spans[-1][1] == found.ends[1]:
+            yield f"{root}.{missing.name}"
+
+
+_SINCE = re.compile(r": in \S+ from (\d[\w.]*) on(?= \(|;|$)")
+
+
+_LEAST = re.compile(r"(?:>=|==|~=)(\d[\w.]*)")
+
+
+def _always_has(missing: MissingName, ranges: Sequence[str]) -> bool:
+    """Return whether every release of one package that another accepts has the name that it asks for.
+
+    Then its release is not why the name is missing.
+    """
+    since = [found[1] for row in ranges if (found := _SINCE.search(row))]
+    if missing.kind != "name" or not missing.asks or not since or len(since) != len(ranges):
+        return False
+    from envcheck.commands.atlas_tables import release_table
+    from envcheck.knowledge.requirement_windows import requirements_of
+
+    table = release_table()
+    least = [
+        bound[1]
+        for release in table.versions(missing.asks)
+        for asked in requirements_of(missing.asks, release, table, {})
+        if asked.requires == missing.lacks and (bound := _LEAST.search(asked.specifier))
+    ]
+    return bool(least) and all(compare(one, ">=", first) is Tri.YES for one in least for first in since)

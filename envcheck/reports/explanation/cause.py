@@ -1,0 +1,187 @@
+"""What is known of the first cause of a failure, line by line. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from envcheck.core.sanitize import hide_secrets
+from envcheck.knowledge.log_signatures import KINDS
+from envcheck.knowledge.members import Membership
+from envcheck.logs.clashes import clashing_requirements
+from envcheck.logs.diagnosis import Cause, EnvironmentMatch, own_code
+from envcheck.logs.events import without_wrapper
+from envcheck.logs.library_questions import asserted, expression_that_is_none, setting_that_is_none
+from envcheck.reports import code_conditions
+from envcheck.reports.explanation.known import (
+    fix_lines,
+    known_lines,
+    leaves_open,
+    of_the_cause,
+    resembling_line,
+    title_of_rule,
+)
+from envcheck.reports.explanation.missing import missing_lines
+from envcheck.reports.explanation.model import Explanation
+from envcheck.reports.explanation.wording import (
+    FEW,
+    LISTED,
+    LONG,
+    SHORT,
+    bare_name,
+    event_text,
+    frame_text,
+    place_in_log,
+)
+from envcheck.reports.library_answer import library_lines
+
+
+def cause_lines(cause: Cause, explanation: Explanation, *, in_full: bool) -> Iterator[str]:
+    """Yield what is known of a cause, with its fixes first if a signature matched it, and where it is."""
+    known = [*known_lines(of_the_cause(cause, explanation), explanation, in_full=in_full)]
+    if cause.match is not None:
+        yield from known
+        yield ""
+    yield f"✗ first cause  {place_in_log(cause, explanation.log)}: {event_text(cause)}"
+    if cause.place:
+        yield f"    raised  {frame_text(cause.place)}"
+    if cause.later:
+        yield f"    became  {_became(cause)}"
+    if cause.event.times > max(1, len(cause.event.ranks)):
+        yield f"    again   {cause.event.times} times, last in line {cause.event.again}"
+    yield f"    kind    {_kind(cause)}"
+    yield from _replaced_lines(explanation.replaced)
+    yield from _none_lines(cause)
+    if explanation.library is None:
+        yield from _assertion_lines(cause)
+    yield from _refused_lines(explanation)
+    yield from _form_lines(cause, explanation)
+    yield from missing_lines(explanation)
+    means = cause.event.form is not None and cause.event.form.means and not in_full
+    if explanation.library is not None and not (means and explanation.library.raises):
+        message = cause.event.exceptions[0].message if cause.event.exceptions else ""
+        yield from library_lines(explanation.library, explanation.report.inventory, message)
+    for found in explanation.probable[:FEW]:
+        yield f"  probable cause  {title_of_rule(found.rule, explanation)} [{found.rule.id}]"
+        yield from fix_lines(found.rule, EnvironmentMatch("yes", (), found.fixes, found), explanation)
+    if cause.match is None:
+        yield from known
+    if cause.match is None:
+        yield from _resembling_or_general(cause, explanation)
+
+
+def _became(cause: Cause) -> str:
+    """Return what was raised after the told exception, the last with its message if that says more."""
+    names = " → ".join(dict.fromkeys(bare_name(one.name) for one in cause.later))
+    said = hide_secrets(without_wrapper(cause.later[-1].message)[:LONG])
+    told = cause.told.message if cause.told is not None else ""
+    repeats = not said or (bool(told) and told[:40] in said)
+    return names if repeats else f"{names}: {said[:SHORT]}"
+
+
+def _resembling_or_general(cause: Cause, explanation: Explanation) -> Iterator[str]:
+    """Yield which known failures resemble a cause, and what its class usually means, if no more is known."""
+    if explanation.missing or explanation.library or (cause.event.form and cause.event.form.means):
+        return
+    if explanation.diagnosis.partial:
+        yield from resembling_line(explanation)
+    if not (explanation.probable or explanation.replaced or cause.kind == "setting"):
+        yield from _general_lines(cause)
+
+
+def _general_lines(cause: Cause) -> Iterator[str]:
+    """Yield what failures of this class usually mean, called general because nothing more is known."""
+    if cause.event.general is not None:
+        yield f"    general {cause.event.general.means}"
+        yield f"    advice  {cause.event.general.advice}"
+
+
+def _none_lines(cause: Cause) -> Iterator[str]:
+    """Yield which expression is None, and what to do if it is a setting that has no value."""
+    if none := expression_that_is_none(cause.event):
+        yield f"    None is {none}"
+    if cause.kind == "setting" and (setting := setting_that_is_none(cause.event)):
+        meant = "set it (an empty list or dictionary, if that is meant)"
+        yield (
+            f"    advice  {setting} has no value here: {meant}; where the documentation says that it may be "
+            "left out, a newer release of the code may allow that"
+        )
+
+
+def _assertion_lines(cause: Cause) -> Iterator[str]:
+    """Yield what an `assert` that the log shows found, and the settings that it depends on."""
+    condition = f"unless {asserted(cause.event)}"
+    settings = code_conditions.settings_of_assertion(condition, cause.place.name if cause.place else "")
+    if cause.match is not None or not settings:
+        return
+    yield f"    when    {code_conditions.in_words(condition)}"
+    change = "one of them" if settings[1:] else "it"
+    yield f"    advice  this depends on {', '.join(settings)}: change {change}"
+
+
+def _replaced_lines(replaced: Sequence[Membership]) -> Iterator[str]:
+    """Yield which trainers have a method of the name of the user's function, and what that means."""
+    for package in [*dict.fromkeys(has.package for has in replaced)][:FEW]:
+        of_package = [has for has in replaced if has.package == package]
+        owners = ", ".join(f"{has.owner} ({has.releases})" for has in of_package[:FEW])
+        more = f" and {len(of_package) - FEW} more" if len(of_package) > FEW else ""
+        yield f"    method  {package} has {of_package[0].has} in {owners}{more}"
+    if replaced:
+        yield "    advice  if yours stands in its place, install a release that it was written for"
+
+
+def consequence_lines(explanation: Explanation) -> Iterator[str]:
+    """Yield the lines for a log with only consequences, such as time-outs of peers."""
+    first = explanation.diagnosis.consequences[0]
+    yield f"✗ failed  {place_in_log(first, explanation.log)}: {event_text(first)}"
+    yield "    kind    follows from a failure elsewhere: the log of the rank that failed first says why"
+    if first.match and first.match.signature.advice:
+        yield f"    advice  {first.match.signature.advice}"
+    yield from _form_lines(first, explanation)
+
+
+def _refused_lines(explanation: Explanation) -> Iterator[str]:
+    """Yield the settings whose values are refused, each with what to do about it."""
+    for answer in explanation.refused[:LISTED]:
+        value = answer.value
+        yield f"    setting {f'{value.field}: ' if value.field else ''}{hide_secrets(value.reason)[:LONG]}"
+        if answer.advice:
+            yield f"    advice  {answer.advice}"
+    if (more := len(explanation.refused) - LISTED) and more > 0:
+        yield f"    and {more} more"
+
+
+_OF_INSTALLERS = frozenset({"version", "unknown", "open"})
+
+
+_INSTALLS = re.compile(
+    r"(?i)\b(?:pip|uv|poetry|conda|mamba|resolv\w+|depends on|incompatible|but you have)\b"
+)
+"""Kinds of failures in whose text sentences such as `a requires b` name requirements that may clash."""
+
+
+def _form_lines(cause: Cause, explanation: Explanation) -> Iterator[str]:
+    """Yield the meaning of the line's form, or of the signal that ended a process, and the advice for it.
+
+    A general advice is left out if the refused settings themselves are listed.
+    """
+    form = cause.event.form
+    if form is None or (cause.match is not None and not leaves_open(cause, explanation)):
+        return
+    if form.means:
+        yield f"    means   {form.means}"
+    if form.kind in _OF_INSTALLERS and _INSTALLS.search(cause.event.text):
+        for requirement in clashing_requirements(cause.event.text)[:LISTED]:
+            yield f"    clash   {requirement}"
+    if form.advice and not explanation.refused:
+        yield f"    advice  {form.advice}"
+
+
+def _kind(cause: Cause) -> str:
+    if cause.kind == "code" and cause.match is None and cause.place is not None and own_code(cause.place):
+        return "raised by a line of your own code"
+    if cause.kind != "unknown":
+        return KINDS[cause.kind]
+    if cause.event.what == "ended":
+        return "not known: the output of the process before it ended is not in the log"
+    return "not known"

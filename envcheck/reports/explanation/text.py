@@ -1,0 +1,158 @@
+"""The explanation of a log as text: the answer in one line, then the reasons. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from envcheck.core.findings import Verbosity
+from envcheck.core.sanitize import inline
+from envcheck.logs.events import Log
+from envcheck.reports.explanation.cause import cause_lines, consequence_lines
+from envcheck.reports.explanation.known import (
+    brief_text,
+    known_headline,
+    known_lines,
+    lines_on_versions,
+    match_here,
+    may_be_the_cause,
+    names_a_cause,
+    of_the_cause,
+    ranked,
+    title_of_match,
+)
+from envcheck.reports.explanation.missing import missing_sentence
+from envcheck.reports.explanation.model import UNEXPLAINED, Explanation
+from envcheck.reports.explanation.wording import LISTED, SHORT, event_text, place_in_log, with_version
+from envcheck.reports.library_answer import is_stated
+from envcheck.reports.phrases import diagnostic_line
+
+
+def render(explanation: Explanation, verbosity: Verbosity = Verbosity.USUAL) -> str:
+    """Return the report as text: the answer in one line, then the reasons; `verbosity` sets the detail."""
+    lines = [_headline(explanation)]
+    if verbosity is not Verbosity.VERDICT:
+        lines += _lines(explanation, in_full=verbosity is Verbosity.ALL)
+    return "".join(f"{inline(line)}\n" for line in lines)
+
+
+def _headline(explanation: Explanation) -> str:
+    """Return the answer: the known failure that the log shows, what failed, or that nothing failed."""
+    diagnosis = explanation.diagnosis
+    cause = diagnosis.cause
+    if not diagnosis.failed:
+        return _headline_without_failure(explanation)
+    if cause is None:
+        first = event_text(diagnosis.consequences[0], SHORT)
+        return f"Failed elsewhere; this log contains only consequences: {first}"
+    known = ranked(of_the_cause(cause, explanation), explanation)
+    if known and cause.match is not None:
+        return known_headline(known, cause, explanation)
+    if explanation.missing is not None:
+        return f"Failed: {missing_sentence(explanation.missing, explanation)}"
+    unknown = ", cause not known" if explanation.code == UNEXPLAINED else ""
+    return f"Failed{unknown}: {event_text(cause, SHORT)}{_who_has_attribute(explanation)}"
+
+
+def _headline_without_failure(explanation: Explanation) -> str:
+    if explanation.empty:
+        return "The log is empty, which says neither that the run failed nor that it ended well."
+    if explanation.diagnosis.survived:
+        return "No failure ended this run: after those below, it trained to its end."
+    return f"No failure found in {'what was read' if explanation.notes else 'this log'}."
+
+
+def _who_has_attribute(explanation: Explanation) -> str:
+    """Return in brackets which releases have the attribute that is missing; empty if that is not known."""
+    members = explanation.library.members if explanation.library else ()
+    if not members or members[0].has.startswith("(") or members[0].derived:
+        return ""
+    has = members[0]
+    if is_stated(has, explanation.report.inventory):
+        return f" ({with_version(has.package, explanation.report)} has it: another release of it ran)"
+    return f" ({has.package} has it: {has.releases})"
+
+
+def _lines(explanation: Explanation, *, in_full: bool) -> Iterator[str]:
+    """Yield the lines after the headline; `in_full` adds reasons, scores and sources."""
+    diagnosis = explanation.diagnosis
+    if diagnosis.failed:
+        if diagnosis.cause is None or diagnosis.cause.match is None:
+            yield ""
+        if diagnosis.cause is None:
+            yield from consequence_lines(explanation)
+            known = [match for match in diagnosis.matches if names_a_cause(match)]
+            yield from known_lines(known, explanation, in_full=in_full)
+        else:
+            yield from cause_lines(diagnosis.cause, explanation, in_full=in_full)
+    yield from _others(explanation)
+    if diagnosis.failed:
+        yield from lines_on_versions(explanation)
+    if (
+        diagnosis.failed
+        and explanation.code == UNEXPLAINED
+        and not (diagnosis.cause and diagnosis.cause.match)
+    ):
+        yield from _where_to_look(explanation)
+    yield ""
+    yield f"judged  {explanation.subject}"
+    yield f"log     {explanation.name}: {_size(explanation.log)}  envcheck {explanation.report.version}"
+    for note in explanation.notes:
+        yield f"note    {note}"
+    if (platform := explanation.platform) is not None:
+        yield f"log of  {platform.name} (line {platform.line}): not compared with failures of CUDA"
+    for diagnostic in explanation.report.diagnostics:
+        yield f"remark  {diagnostic_line(diagnostic)}"
+
+
+def _where_to_look(explanation: Explanation) -> Iterator[str]:
+    """Yield what to look at if the cause is not known."""
+    yield ""
+    if any(may_be_the_cause(match, explanation) for match in explanation.diagnosis.matches):
+        yield "One of the known failures above may be the cause."
+    if package := explanation.failed_in:
+        yield f"The line that failed is in {package}: its newest release or its issues may know it."
+    yield "No known failure matches; envcheck doctor judges environment and configuration."
+
+
+def _size(log: Log) -> str:
+    size = f"{log.size / 1e6:.1f} MB" if log.size >= 1e6 else f"{log.size / 1e3:.1f} kB"  # noqa: PLR2004
+    return f"{log.lines} line{'s' * (log.lines != 1)}, {size}"
+
+
+def _others(explanation: Explanation) -> Iterator[str]:
+    diagnosis = explanation.diagnosis
+    for title, causes in (
+        ("consequences", diagnosis.consequences),
+        ("failures after which the run continued", diagnosis.survived),
+        ("not known to belong to it", diagnosis.apart),
+    ):
+        if causes:
+            yield ""
+            yield f"{title}:"
+            yield from (
+                f"  {place_in_log(one, explanation.log)}: {brief_text(one, explanation)}"
+                for one in causes[:LISTED]
+            )
+            if len(causes) > LISTED:
+                yield f"  and {len(causes) - LISTED} more"
+    cause_index = explanation.log.events.index(diagnosis.cause.event) if diagnosis.cause else -1
+    listed = {one.event.first for one in (*diagnosis.consequences, *diagnosis.survived, *diagnosis.apart)}
+    rest = [
+        match
+        for match in diagnosis.matches
+        if match.event != cause_index
+        and explanation.log.events[match.event].first not in listed
+        and names_a_cause(match)
+    ]
+    if rest and diagnosis.cause:
+        yield ""
+        yield "known failures elsewhere in the log:"
+        for match in rest[:LISTED]:
+            answer = {
+                "yes": "it applies here",
+                "no": "does not apply here",
+                "unknown": "unknown whether it applies here",
+            }
+            here = answer.get(match_here(match, explanation).answer, "by its text")
+            name = match.signature.rule or match.signature.case
+            yield f"  line {match.lines[0]}: {title_of_match(match, explanation)} [{name}]; {here}"

@@ -1,0 +1,50 @@
+"""Lists of packages that a log prints: what is installed, not what a project asks for."""
+
+import pytest
+
+from envcheck.commands import examine
+from envcheck.core.facts import Vocabulary
+from envcheck.logs import environment
+
+FREEZE = "torch==2.4.0\ntransformers==4.44.2\n"
+
+
+@pytest.fixture(scope="module")
+def keys() -> Vocabulary:
+    from envcheck import probes
+
+    return examine.vocabulary(probes.every_probe())
+
+
+def listed(text: str, keys: Vocabulary) -> dict[str, object]:
+    found = environment.facts(text, 1, examine.source_tree()["tables"], keys)
+    return {printed.key: printed.value for printed in found}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        FREEZE,
+        f"$ pip freeze | grep -i torch\n{FREEZE}\nTraceback (most recent call last):\n",
+        f"# Editable install with no version control (mine==0.1)\n-e /home/me/mine\n{FREEZE}",
+        f"{FREEZE}Requirement already satisfied: numpy>=1.17 in /usr/lib\n",
+    ],
+)
+def test_what_pip_freeze_prints_is_installed(text: str, keys: Vocabulary) -> None:
+    assert listed(text, keys) == {"pkg.torch": "2.4.0", "pkg.transformers": "4.44.2"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{FREEZE}peft>=0.12\n",
+        f"accelerate~=0.33\n\n# the model\n{FREEZE}",
+        f"{FREEZE}\n# tools\ndeepspeed[autotuning]==0.15.0\n",
+        f"-r base.txt\n{FREEZE}",
+        f"--extra-index-url https://example.org/whl/cu124\n{FREEZE}",
+        f'{FREEZE}triton==3.0.0 ; sys_platform == "linux"\n',
+        f"{FREEZE}numpy==1.26.4  # torch needs it\n",
+    ],
+)
+def test_a_requirements_file_is_not_what_is_installed(text: str, keys: Vocabulary) -> None:
+    assert listed(text, keys) == {}
