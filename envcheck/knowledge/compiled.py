@@ -39,7 +39,7 @@ LARGE_TABLES = LOG_TABLES | frozenset(
     {"default", "release", "import_run", "peft_transformers"}
     | {"flash_attn_name", "flash_attn_cuda", "flash_attn_trap"}
     | {"wheel_publisher", "published_wheel", "attention_instead"}
-    | {"bitsandbytes_choice", "bitsandbytes_cuda", "bitsandbytes_code"}
+    | {"bitsandbytes_choice", "bitsandbytes_code"}
     | {"xformers_build", "torchao_torch"}
     | {"decoder", "tower", "activation", "optimizer"}
     | {"alike"}

@@ -15,6 +15,7 @@ from envcheck.rules.derive.inputs import with_derived
 from envcheck.rules.derive.keys import ARCHITECTURES_SUFFIX, COMPONENTS, FOLLOWS_FROM, IMPORTS, KEYS
 from envcheck.rules.derive.packages import (
     from_wheels,
+    has_library,
     library_named,
     torch_from_wheel,
     unsloth_release,
@@ -61,6 +62,7 @@ def derive_machine(read: Inventory, matrix: Matrix) -> Inventory:
     ]
     inventory = with_derived(with_device_models(read, tables), made)
     inventory = with_torch_build(inventory, tables)
+    inventory = with_derived(inventory, [has_library(inventory, tables)])
     inventory = with_compiled_packages(inventory, tables)
     inventory = with_ascend(inventory, tables)
     inventory = with_drivers(inventory, tables)

@@ -289,6 +289,9 @@ KEYS = {
     "bitsandbytes.library_named": Key(
         Kind.FLAG, "whether BNB_CUDA_VERSION is known to choose the library that bitsandbytes loads"
     ),
+    "bitsandbytes.has_library": Key(
+        Kind.FLAG, "whether this release of bitsandbytes loads a library for the CUDA of this torch"
+    ),
     "unsloth.release": Key(
         Kind.VERSION, "release of Unsloth that is known to be installed; absent if none is known to be"
     ),
@@ -366,6 +369,7 @@ FOLLOWS_FROM: Mapping[str, tuple[str, ...]] = {
     "torch.from_wheel": ("pkg.torch",),
     "torch.compile_python": ("pkg.torch",),
     "torch.compile_first": ("python.version",),
+    "bitsandbytes.has_library": ("pkg.bitsandbytes", "cuda.runtime"),
     "unsloth.release": ("pkg.unsloth",),
     "torch.packages_of_another_release": ("pkg.torch",),
     "torch.packages_of_another_build": ("pkg.torch", "cuda.runtime"),

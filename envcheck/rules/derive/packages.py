@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from envcheck.core import versions
-from envcheck.core.facts import Absent, Fact, Inventory, Known, Reading, is_package_key
+from envcheck.core.facts import Absent, Fact, Inventory, Known, Reading, Tri, Unknown, is_package_key
 from envcheck.core.rules import Matrix
 from envcheck.core.tables import Tables
 from envcheck.rules.derive.inputs import missing_input, text_of, with_derived
@@ -152,6 +152,33 @@ def library_named(inventory: Inventory) -> Fact:
     """State whether the variable is known to be set: a list of packages comes without an environment."""
     named = bool(inventory.known("env.BNB_CUDA_VERSION"))
     return Fact("bitsandbytes.library_named", Known(named), "derived from env.BNB_CUDA_VERSION")
+
+
+_ANY_MINOR = "0.50.0"
+"""First bitsandbytes that loads the library for another minor version of torch's CUDA where it has none."""
+
+
+def has_library(inventory: Inventory, tables: Tables) -> Fact:
+    """Return whether the wheel of bitsandbytes has a library that it loads for torch's CUDA.
+
+    A release after the last row has at least what the last one has; one before the first row is known only
+    for what that one lacks.
+    """
+    source = "derived from pkg.bitsandbytes and cuda.runtime"
+    missing = missing_input(inventory, "pkg.bitsandbytes", "cuda.runtime")
+    rows = tables.get("bitsandbytes_cuda", ())
+    if missing is not None or not rows:
+        return Fact("bitsandbytes.has_library", missing or Absent(), source)
+    release, cuda = (text_of(inventory, key) for key in ("pkg.bitsandbytes", "cuda.runtime"))
+    place = versions.order(release)
+    earlier = [row for row in rows if versions.order(row["versions"][0]) <= place]
+    held = (earlier or rows)[-1 if earlier else 0]["cuda"]
+    if versions.compare(release, ">=", _ANY_MINOR) is Tri.YES:
+        found = cuda.partition(".")[0] in {each.partition(".")[0] for each in held}
+    else:
+        found = cuda in held
+    known = Known(found) if earlier or not found else Unknown(f"the wheel of {release} was not read")
+    return Fact("bitsandbytes.has_library", known, source)
 
 
 def unsloth_release(inventory: Inventory) -> Fact:

@@ -646,3 +646,21 @@ def test_a_withdrawn_release_is_told_with_the_reason(world: str, expected: Readi
 )
 def test_which_python_torch_compiles_on_is_a_table(world: str, key: str, expected: Reading) -> None:
     assert reading(world, key) == expected
+
+
+@pytest.mark.parametrize(
+    ("bitsandbytes", "torch", "expected"),
+    [
+        ("0.40.1", "1.12.1+cu113", Known(value=True)),
+        ("0.40.2", "1.12.1+cu113", Known(value=False)),
+        ("0.50.1", "2.9.1+cu129", Known(value=True)),  # that of another minor version
+        ("0.49.2", "2.9.1+cu129", Known(value=True)),
+        ("0.46.0", "2.9.1+cu129", Known(value=False)),
+        ("0.35.0", "2.9.1+cu129", Known(value=False)),
+    ],
+)
+def test_bitsandbytes_has_a_library_for_the_cuda_of_torch(
+    bitsandbytes: str, torch: str, expected: Reading
+) -> None:
+    world = f'pkg = {{ torch = "{torch}", bitsandbytes = "{bitsandbytes}" }}'
+    assert reading(world, "bitsandbytes.has_library") == expected
