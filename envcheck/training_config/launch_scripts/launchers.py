@@ -54,6 +54,13 @@ _OTHER_WORK = pattern(
     r"|check|dataset|valid|analy|filter|split|collect|annotat|sampl|scor(?:e|ing)"
     r"|verif|remote_rm|reward_server|api|chat|web|bench|deploy|rollout|setup|upload|plot|export|fetch_data|zero_to_fp32|\bquantize(?:[.]py)?$"
 )
+_ONLY = re.compile(
+    r"(?:eval|evaluate|test|inference|infer|predict|generate|export|merge)_only|only_(?:eval|test|predict)"
+)
+_MODES = frozenset({"mode", "run_mode", "phase", "action"})
+_OTHER_MODES = frozenset({
+    "eval", "evaluate", "evaluation", "test", "testing", "infer", "inference", "predict", "merge", "export",
+})  # fmt: skip
 _OF_TRAINERS = frozenset({
     "gradient_accumulation_steps", "learning_rate", "model_name_or_path", "num_train_epochs",
     "per_device_train_batch_size",
@@ -79,8 +86,25 @@ class LaunchLine(NamedTuple):
 
     @property
     def trains(self) -> bool:
-        """Return whether the program's name suggests no other work, such as merging or evaluating."""
-        return not _OTHER_WORK.search(" ".join(self.program).lower().rpartition("/")[2])
+        """Return whether the program's name suggests no other work, such as merging or evaluating.
+
+        Nor may an argument say that this run does only such work.
+        """
+        named = _OTHER_WORK.search(" ".join(self.program).lower().rpartition("/")[2])
+        return not named and not any(map(_says_other_work, self.arguments, (*self.arguments[1:], None)))
+
+
+def _says_other_work(word: Argument, following: Argument | None) -> bool:
+    """Return whether an argument says that a run only evaluates, as `--eval_only` and `--mode test` do."""
+    name, equals, value = word.text.partition("=")
+    option = name.lstrip("-+").replace("-", "_").lower()
+    if not equals and following is not None and not following.text.startswith("-"):
+        value = following.text
+    if not name.startswith("-") and not equals:
+        return False
+    if _ONLY.fullmatch(option):
+        return value.lower() not in ("false", "0", "no", "none")
+    return option in _MODES and value.lower() in _OTHER_MODES
 
 
 def may_train(words: tuple[Argument, ...]) -> bool:

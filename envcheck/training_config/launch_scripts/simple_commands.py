@@ -34,6 +34,7 @@ from envcheck.training_config.launch_scripts.values import (
     base_name,
     first_value,
     known_text,
+    shortened,
     spelled,
     unknown,
     unknown_words,
@@ -53,8 +54,8 @@ _PREFIXES = frozenset({
     "mamba", "micromamba", "singularity", "apptainer", "docker", "xvfb-run", "unbuffer", "nsys", "ncu",
     "strace", "pdsh", "ssh", "tmux", "screen", "run", "sbatch", "pixi", "hatch", "rye", "horovodrun",
     "mpirun.openmpi", "podman", "enroot", "caffeinate", "chrt", "script", "su", "bsub", "qsub", "kubectl",
-    "runai", "sky", "tsp", "ts", "py-spy", "xargs", "prun", "jsrun", "aprun", "gosu", "gdb", "rocprof",
-    "memray",
+    "runai", "sky", "tsp", "ts", "py-spy", "xargs", "parallel", "prun", "jsrun", "aprun", "gosu", "gdb",
+    "rocprof", "memray",
 })  # fmt: skip
 """Programs that start the program named by a later argument, or the command in the text of one."""
 
@@ -70,6 +71,9 @@ _START_TASKS = frozenset({
 
 _READ_SCRIPTS = frozenset({"sbatch", "qsub", "bsub", "ssh", "su", "sudo", "docker", "podman", "srun"})
 """Those of them that run, or submit, the script on their standard input if they are given no other."""
+
+_FILL = ("xargs", "parallel")
+"""Those of them that give the program further arguments, which they read."""
 
 _INSTALLED = pattern(r"[A-Za-z]\w*(?:[-_]\w+)+")
 """The name of a command that a project may install; those of other programs seldom have two words."""
@@ -219,9 +223,23 @@ class SimpleCommands:
             found = _assignment(word)
             if found:
                 self._assign(word, found, scope)
+            elif not word.bare:
+                self._declare_printed(word, scope)
             if exports:
                 self.session.exported.add(found.group(1) if found else word.bare or "")
         return Tri.YES
+
+    def _declare_printed(self, word: Word, scope: Scope) -> None:
+        """Follow `export $(cat FILE)`: each word is an assignment; unknown ones may set any variable."""
+        for field in self.expander.fields((word,), scope):
+            text = spelled(field)
+            pair = ASSIGNMENT.match(text)
+            if pair and not field[0].why:
+                self.session.exported.add(pair.group(1))
+                rest = field[0]._replace(text=field[0].text[pair.end() :])
+                scope.variables[pair.group(1)] = (rest, *field[1:])
+            elif any(fragment.why for fragment in field):
+                scope.may_set = f"may be set by {shortened(text)} of line {self.session.line(word.at)}"
 
     # --- starting a program -------------------------------------------------------------------------
 
@@ -255,7 +273,7 @@ class SimpleCommands:
                     or unknown(fields[0][0].at, program, f"{program} decides how many processes it starts")
                 )
             ends = ends or program == "exec"
-            fields = _with_read_arguments(fields, behind) if program == "xargs" else fields[behind:]
+            fields = _with_read_arguments(fields, behind) if program in _FILL else fields[behind:]
             first = known_text(fields[0]) or ""
             # `uv run -m module` runs `python -m module`, and `uv run script.py` runs `python script.py`
             if first == "-m" or (first.endswith(".py") and program in _RUN_SCRIPTS):
@@ -469,15 +487,17 @@ class SimpleCommands:
 
 def _with_read_arguments(fields: list[Value], behind: int) -> list[Value]:
     """Return the command that `xargs` starts: the arguments that it reads are known only at run time."""
-    at = fields[0][0].at
-    reason = "xargs reads further arguments from the command before it"
+    at, name = fields[0][0].at, base_name(known_text(fields[0]) or "")
+    reason = f"{name} reads further arguments when the script runs"
+    listed = next((i for i, field in enumerate(fields) if known_text(field) in (":::", "::::")), len(fields))
+    fields = fields[:listed]
     options = [known_text(field) or "" for field in fields[1:behind]]
     mark = next((after for option, after in pairwise(options) if option == "-I"), None)
     mark = mark or next(
         (option[2:] for option in options if option.startswith("-I") and option != "-I"), None
     )
     if not mark:
-        return [*fields[behind:], unknown_words("xargs", at, reason)]
+        return [*fields[behind:], unknown_words(name, at, reason)]
     return [
         unknown(field[0].at, spelled(field), reason) if mark in spelled(field) else field
         for field in fields[behind:]

@@ -251,3 +251,39 @@ def test_verls_adapter_is_open_where_another_configuration_may_set_it(
     text = f"python3 -m verl.trainer.main_ppo {name} actor_rollout_ref.model.path=m algorithm.adv_estimator=grpo\n"
     found = facts(tmp_path, {"run.sh": text})
     assert (found["trainer"], found.get("adapter")) == ("verl", adapter)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "main.py --mode eval", "main.py --mode=test", "main.py --eval_only", "main.py --eval-only True", "main.py test_only=true",
+        "evaluate.py", "main.py --inference_only 1",
+    ],
+)  # fmt: skip
+def test_a_run_that_only_evaluates_is_not_the_training(tmp_path: Path, other: str) -> None:
+    text = "torchrun --nproc_per_node 4 main.py --mode train --bf16 true --deepspeed ds.json"
+    second = f"torchrun --nproc_per_node 1 {other} --fp16 true"
+    found = facts(tmp_path, {"run.sh": f"#!/bin/bash\n{text}\n{second}\n", **FILES})
+    assert (found["precision"], found["zero_stage"], found["world_size"]) == ("bf16", 3, 4)
+
+
+@pytest.mark.parametrize("other", ["--eval_only False", "--mode finetune", "--name test", "mode test"])
+def test_a_second_run_that_trains_counts(tmp_path: Path, other: str) -> None:
+    text = f"#!/bin/bash\ntorchrun --nproc_per_node 4 main.py --bf16 true\ntorchrun --nproc_per_node 4 main.py {other} --fp16 true\n"
+    assert "precision" not in facts(tmp_path, {"run.sh": text})
+
+
+def test_variables_that_a_command_prints_may_be_any(tmp_path: Path) -> None:
+    start = "torchrun --nproc_per_node ${NPROC:-8} train.py --bf16 true"
+    files = {".env": "NPROC=4\n", "list.txt": "NPROC=4"}
+    assert "world_size" not in facts(
+        tmp_path, {"run.sh": f"export $(grep -v '^#' .env | xargs)\n{start}\n", **files}
+    )
+    assert facts(tmp_path, {"run.sh": f"export $(cat list.txt)\n{start}\n", **files})["world_size"] == 4
+    assert facts(tmp_path, {"run.sh": f"export OTHER\n{start}\n", **files})["world_size"] == 8
+
+
+def test_gnu_parallel_starts_a_command_with_each_argument(tmp_path: Path) -> None:
+    text = f"parallel -j 2 {COMMAND} --seed {{}} ::: 1 2\n"
+    found = facts(tmp_path, {"run.sh": text, **FILES})
+    assert {key: found[key] for key in MEANT} == MEANT
