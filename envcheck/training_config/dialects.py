@@ -76,6 +76,8 @@ class Family(NamedTuple):
     With `parts`, the name of the model only says that it has parts that a program may freeze: it does not
     count if the program's code names nothing of the family, nor in files of the dialects `whole`, whose
     trainers train every part.
+
+    A name of `anywhere` counts wherever the code has it: a parser makes objects of the classes that it is given.
     """
 
     key: str
@@ -88,6 +90,7 @@ class Family(NamedTuple):
     switch: str = ""
     parts: bool = False
     whole: Sequence[str] = ()
+    anywhere: Sequence[str] = ()
 
 
 class NeverImported(NamedTuple):

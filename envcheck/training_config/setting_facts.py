@@ -217,7 +217,7 @@ def _absent_from_code(context: DialectContext) -> Iterator[Fact]:
     if source is None or _unread(context):
         return
     for family in context.dialect.families:
-        if family.absent is None:
+        if family.absent is None or not {*family.anywhere}.isdisjoint(map(str.lower, source.names)):
             continue
         if _code_never_names(context, family):
             yield Fact(family.key, Known(family.absent), f"{source.file}, which does not name it")

@@ -287,3 +287,22 @@ def test_gnu_parallel_starts_a_command_with_each_argument(tmp_path: Path) -> Non
     text = f"parallel -j 2 {COMMAND} --seed {{}} ::: 1 2\n"
     found = facts(tmp_path, {"run.sh": text, **FILES})
     assert {key: found[key] for key in MEANT} == MEANT
+
+
+@pytest.mark.parametrize(
+    ("classes", "meant"),
+    [("(ScriptArguments, SFTConfig)", None), ("(ScriptArguments, TrainingArguments)", False)],
+)
+def test_a_class_that_only_a_parser_makes_has_defaults_of_its_own(
+    tmp_path: Path, classes: str, meant: bool | None
+) -> None:
+    program = f"""from transformers import Trainer, TrainingArguments
+from trl import ScriptArguments, SFTConfig, SFTTrainer, TrlParser
+def main():
+    parser = TrlParser({classes})
+    script_args, training_args = parser.parse_args_and_config()
+    SFTTrainer(model="m", args=training_args).train()
+main()
+""".replace("SFTConfig, SFTTrainer", "SFTTrainer" if "SFTConfig" not in classes else "SFTConfig, SFTTrainer")
+    found = facts(tmp_path, {"run.sh": "python sft.py --bf16 true --learning_rate 1e-5\n", "sft.py": program})
+    assert found.get("gradient_checkpointing") is meant
