@@ -25,8 +25,10 @@ from envcheck.core.nvidia import cuda_of_libraries
 from envcheck.core.rules import Severity
 from envcheck.knowledge.requirement_windows import (
     DisjointWindows,
+    ExcludedCompanion,
     ImpliedVersion,
     disjoint_windows,
+    excluded_companions,
     implied_versions,
 )
 from envcheck.policy.generated_findings import generated_finding
@@ -136,8 +138,14 @@ def missing_releases(read: Inventory) -> list[Finding]:
     if "pkg" in read.complete or _is_environment(read):
         return []
     pins = _listed_versions(read)
-    windows = disjoint_windows(pins, release_table(), marker_environment(read)) if len(pins) > 1 else ()
-    return [_no_release(window, read) for window in windows]
+    if len(pins) < 2:  # noqa: PLR2004 - no two packages
+        return []
+    asked = (pins, release_table(), marker_environment(read))
+    windows, companions = disjoint_windows(*asked), excluded_companions(*asked)
+    return [
+        *(_no_release(window, read) for window in windows),
+        *(_no_companion(companion, read) for companion in companions),
+    ]
 
 
 def _is_environment(read: Inventory) -> bool:
@@ -163,6 +171,20 @@ def _no_release(window: DisjointWindows, read: Inventory) -> Finding:
         Severity.WARNING,
         f"no release of {window.package} meets what {asks} require",
         [Evidence(read.fact(package_key(ask.package))) for ask in window.asks],
+        group="no-release",
+    )
+
+
+def _no_companion(companion: ExcludedCompanion, read: Inventory) -> Finding:
+    ask, other = companion.ask, companion.release
+    listed = f"{other.requires} {read.known(package_key(other.requires))}"
+    return generated_finding(
+        f"no-release:{companion.package}",
+        Severity.WARNING,
+        f"no release of {companion.package} that {ask.package} {ask.version} admits "
+        f"({ask.specifier or 'any'}) admits {listed}: "
+        f"{other.package} {other.version} requires {other.requires} {other.specifier}",
+        [Evidence(read.fact(package_key(name))) for name in (ask.package, other.requires)],
         group="no-release",
     )
 

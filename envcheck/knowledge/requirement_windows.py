@@ -1,4 +1,4 @@
-"""What pinned releases require of packages that are not pinned: implied versions, and disjoint windows.
+"""What pinned releases require of packages that are not pinned: implied versions, and what no release meets.
 
 torch 2.6.0 pins triton 3.2.0, so an environment with torch 2.6.0 has triton 3.2.0, listed or not.
 If two pinned releases require an absent package in windows that do not overlap, no release satisfies both.
@@ -6,7 +6,7 @@ If two pinned releases require an absent package in windows that do not overlap,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from envcheck.core import markers, versions
 from envcheck.core.facts import Tri, normalised
@@ -40,6 +40,17 @@ class DisjointWindows(NamedTuple):
 
     package: str
     asks: tuple[ReleaseRequirement, ...]
+
+
+class ExcludedCompanion(NamedTuple):
+    """An unpinned package that a pinned one requires, each admitted release of which excludes another pin.
+
+    `release` is the requirement that the other pin violates, of the admitted release that is nearest to it.
+    """
+
+    package: str
+    ask: ReleaseRequirement
+    release: ReleaseRequirement
 
 
 def requirements_of(
@@ -108,6 +119,68 @@ def disjoint_windows(
         if pair:
             found.append(DisjointWindows(package, pair))
     return found
+
+
+def excluded_companions(
+    pins: Mapping[str, str], table: ReleaseTable, environment: Mapping[str, str]
+) -> list[ExcludedCompanion]:
+    """Return the unpinned packages that a pinned release requires, if all admitted releases exclude a pin.
+
+    Pins may fit one another and leave no release of what one of them needs: LLaMA-Factory 0.9.0 requires
+    transformers 4.41.2 or newer, and each of those requires tokenizers newer than 0.15.
+    """
+    asks: dict[str, list[ReleaseRequirement]] = {}
+    for package, version in pins.items():
+        for ask in requirements_of(package, version, table, environment):
+            if ask.requires not in pins:
+                asks.setdefault(ask.requires, []).append(ask)
+    found = []
+    for package in sorted(asks):
+        others = {name: version for name, version in pins.items() if name != asks[package][0].package}
+        violated = _violated_by_all(package, asks[package], others, table, environment)
+        if violated:
+            found.append(ExcludedCompanion(package, asks[package][0], violated))
+    return found
+
+
+def _violated_by_all(
+    package: str,
+    asks: Sequence[ReleaseRequirement],
+    pins: Mapping[str, str],
+    table: ReleaseTable,
+    environment: Mapping[str, str],
+) -> ReleaseRequirement | None:
+    """Return what the admitted releases of a package ask of the pins in vain; None if one asks nothing so.
+
+    If no release is admitted, `disjoint_windows` says so. Of several requirements that of the newest release
+    is returned if its upper bound is violated, else that of the oldest.
+    """
+    wanted = tuple(each for ask in asks for each in _comparisons(ask.specifier))
+    violated = []
+    for version in reversed(table.versions(package)):
+        if versions.satisfies_all(version, wanted) is Tri.NO:
+            continue
+        row = table.row(package, version)
+        if row is None or not row.known:
+            return None
+        asked = requirements_of(package, version, table, environment)
+        first = next((ask for ask in asked if ask.requires in pins and _is_violated(ask, pins)), None)
+        if first is None:
+            return None
+        violated.append(first)
+    if not violated:
+        return None
+    newest = violated[0]
+    above = any(
+        each.op in ("<", "<=")
+        and versions.compare(pins[newest.requires], each.op, str(each.operand)) is Tri.NO
+        for each in _comparisons(newest.specifier)
+    )
+    return newest if above else violated[-1]
+
+
+def _is_violated(ask: ReleaseRequirement, pins: Mapping[str, str]) -> bool:
+    return versions.satisfies_all(pins[ask.requires], _comparisons(ask.specifier)) is Tri.NO
 
 
 def _excluding_pair(asks: list[ReleaseRequirement], known: tuple[str, ...]) -> tuple[ReleaseRequirement, ...]:

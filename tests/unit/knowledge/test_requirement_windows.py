@@ -11,7 +11,7 @@ from envcheck.atlas.release_table import table_release, table_text
 from envcheck.commands.atlas_tables import release_table
 from envcheck.core import markers
 from envcheck.knowledge.release_metadata import ReleaseTable, parse_release_files
-from envcheck.knowledge.requirement_windows import disjoint_windows, implied_versions
+from envcheck.knowledge.requirement_windows import disjoint_windows, excluded_companions, implied_versions
 from tests.unit.atlas.releases import release
 
 LINUX = markers.environment("3.11.9", architecture="x86_64")
@@ -139,3 +139,36 @@ def test_the_shipped_table_finds_that_two_frameworks_want_other_torches() -> Non
         if each.package == "torch"
     ]
     assert {ask.text for ask in found.asks} == {"torch==2.4.0", "torch==2.6.0"}
+
+
+# --- packages of which no admitted release fits the other pins -------------------------------------
+
+TRAINER = release("llamafactory", "0.9.0", ("transformers>=4.41.2,<=4.45.0",))
+LIBRARY = (
+    release("transformers", "4.40.0", ("tokenizers<0.19,>=0.14",)),
+    release("transformers", "4.41.2", ("tokenizers<0.20,>=0.19",)),
+    release("transformers", "4.45.0", ("tokenizers<0.21,>=0.20",)),
+    release("transformers", "4.46.0", ("tokenizers",)),
+)
+
+
+@pytest.mark.parametrize(
+    ("pinned", "nearest"),
+    [("0.15.2", "tokenizers<0.20,>=0.19"), ("0.22.0", "tokenizers<0.21,>=0.20")],
+)
+def test_a_package_that_one_pin_requires_and_another_excludes_is_named(pinned: str, nearest: str) -> None:
+    pins = {"llamafactory": "0.9.0", "tokenizers": pinned}
+    (found,) = excluded_companions(pins, table(TRAINER, *LIBRARY), LINUX)
+    assert (found.package, found.ask.package, found.release.text) == ("transformers", "llamafactory", nearest)
+
+
+@pytest.mark.parametrize(
+    "pins",
+    [
+        {"llamafactory": "0.9.0", "tokenizers": "0.19.1"},  # 4.41.2 fits
+        {"llamafactory": "0.9.0", "tokenizers": "0.15.2", "transformers": "4.46.0"},  # listed itself
+        {"llamafactory": "0.9.1", "tokenizers": "0.15.2"},  # what it requires is not known
+    ],
+)
+def test_a_package_of_which_a_release_fits_is_not_named(pins: dict[str, str]) -> None:
+    assert excluded_companions(pins, table(TRAINER, *LIBRARY), LINUX) == []
