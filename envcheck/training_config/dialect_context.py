@@ -10,7 +10,7 @@ from envcheck.core import versions
 from envcheck.core.facts import Tri, Unknown
 from envcheck.core.patterns import pattern
 from envcheck.core.rules import Severity
-from envcheck.training_config.dialects import CONVERTED, Dialect, DialectRow, misfit, program_names
+from envcheck.training_config.dialects import CONVERTED, Dialect, DialectRow, Family, misfit, program_names
 from envcheck.training_config.document import Document, Section, Setting, SettingValue
 from envcheck.training_config.values import FALSE, TRUE, as_number, same, spelled
 
@@ -24,6 +24,9 @@ _HAVE_TRAINERS = frozenset({"transformers", "trl", "sentence_transformers", "set
 _STARTS_PROCESSES = frozenset(
     {"spawn", "start_processes", "init_process_group", "init_distributed", "notebook_launcher"}
 )
+
+_NEEDS_CODE = ("train.adapter", "train.quantization")
+"""Facts that no arguments of a trainer state: the program must do what its option says."""
 
 PROGRAM = "program"
 """The name in a condition whose value must be contained in a word that starts the program."""
@@ -53,9 +56,24 @@ class DialectContext:
     def __init__(self, document: Document, dialect: Dialect, installed: Mapping[str, str]) -> None:
         """Index the settings by name."""
         self.document, self.dialect, self.installed = document, dialect, installed
-        self.settings = {setting.name: setting for setting in document.settings}
+        self.settings = {
+            setting.name: setting for setting in document.settings if not self._reaches_nothing(setting)
+        }
         self.typed = document.form != "arguments"
         self._trainers = {dialect.trainer, *program_names(document)}
+
+    def _reaches_nothing(self, setting: Setting) -> bool:
+        """Return whether an option of the program itself names a feature, and nothing reads the option.
+
+        That is known only if all of the program was followed and none of its code is unread.
+        """
+        source = self.document.source
+        if source is None or source.read_options is None or setting.name in source.read_options:
+            return False
+        if setting.name not in source.options or source.unresolved - {*self.dialect.libraries}:
+            return False
+        families = (family for family in self.dialect.families if family.key in _NEEDS_CODE)
+        return any(is_named(family, setting.name.lower()) for family in families)
 
     def rows(self, name: str) -> list[DialectRow]:
         """Return the rows that describe a name in this document; an index of a list is described by `*`."""
@@ -256,3 +274,10 @@ def _spells(text: str, expected: Any) -> bool:
     if isinstance(expected, bool):
         return spelled(text) in (TRUE if expected else FALSE)
     return spelled(text) == spelled(expected)
+
+
+def is_named(family: Family, name: str) -> bool:
+    """Return whether a name in a program's code affects the fact of a family."""
+    if any(word in name for word in family.code):
+        return True
+    return any(word in name for word in family.words) and not any(word in name for word in family.beside)

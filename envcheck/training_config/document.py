@@ -50,6 +50,8 @@ class ProgramSource(NamedTuple):
     `reached` are the names in the code that the program reaches with its arguments, or None if that is not
     known. `seen` are those found before following the program came to an end, or failed. `outside` are the
     packages that the code imports, used or not, apart from the standard library and its own modules.
+    `read_options` are the names of the options and other items that the program reads, or None if that is
+    not known.
     """
 
     file: str
@@ -61,6 +63,7 @@ class ProgramSource(NamedTuple):
     reached: frozenset[str] | None = None
     seen: frozenset[str] = frozenset()
     outside: frozenset[str] = frozenset()
+    read_options: frozenset[str] | None = None
 
 
 class Document(NamedTuple):

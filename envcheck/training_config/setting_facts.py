@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from envcheck.core.facts import Absent, Fact, Known, Reading, Tri, Unknown
 from envcheck.core.rules import Severity
 from envcheck.core.training_facts import KEYS
-from envcheck.training_config.dialect_context import DialectContext, bool_as_number, location
+from envcheck.training_config.dialect_context import DialectContext, bool_as_number, is_named, location
 from envcheck.training_config.dialects import (
     Dialect,
     DialectRow,
@@ -221,7 +221,7 @@ def _absent_from_code(context: DialectContext) -> Iterator[Fact]:
             continue
         if _code_never_names(context, family):
             yield Fact(family.key, Known(family.absent), f"{source.file}, which does not name it")
-        elif any(_is_named(family, name.lower()) for name in source.seen):
+        elif any(is_named(family, name.lower()) for name in source.seen):
             continue  # the program reaches it, perhaps under a condition
         elif family.switch and (switches := _switches_of(family, source.options)) and not any(switches):
             yield Fact(family.key, Known(family.absent), f"{source.file}, where it is off by default")
@@ -239,7 +239,7 @@ def _code_never_names(context: DialectContext, family: Family) -> bool:
     if source is None or _unread(context):
         return False
     found = source.names if source.reached is None else source.reached
-    return not any(_is_named(family, name.lower()) for name in found)
+    return not any(is_named(family, name.lower()) for name in found)
 
 
 def _switches_of(family: Family, options: Mapping[str, Scalar]) -> list[bool]:
@@ -253,15 +253,8 @@ def _switches_of(family: Family, options: Mapping[str, Scalar]) -> list[bool]:
         for name, default in options.items()
         if (isinstance(default, bool | str) or (type(default) in (int, float) and not default))
         and re.fullmatch(family.switch, name.lower())
-        and _is_named(family, name.lower())
+        and is_named(family, name.lower())
     ]
-
-
-def _is_named(family: Family, name: str) -> bool:
-    """Return whether a name in a program's code affects the fact of a family."""
-    if any(word in name for word in family.code):
-        return True
-    return any(word in name for word in family.words) and not any(word in name for word in family.beside)
 
 
 def open_facts(context: DialectContext) -> Iterator[Fact]:

@@ -54,7 +54,7 @@ _OTHER_WORK = pattern(
     r"|check|dataset|valid|analy|filter|split|collect|annotat|sampl|scor(?:e|ing)"
     r"|verif|remote_rm|reward_server|api|chat|web|bench|deploy|rollout|setup|upload|plot|export|fetch_data|zero_to_fp32|\bquantize(?:[.]py)?$"
 )
-_ONLY = re.compile(
+_ONLY = pattern(
     r"(?:eval|evaluate|test|inference|infer|predict|generate|export|merge)_only|only_(?:eval|test|predict)"
 )
 _MODES = frozenset({"mode", "run_mode", "phase", "action"})
@@ -145,11 +145,14 @@ def _names_configuration(words: tuple[Argument, ...]) -> bool:
 def _has_training_arguments(words: tuple[Argument, ...]) -> bool:
     """Return whether an unknown command, such as a project's own, takes arguments of a trainer."""
     names = [base_name(word.text) for word in words]
-    starts_another = any(
-        name in _FLAGS or name.endswith(".py") or _PYTHON.fullmatch(name) is not None for name in names
-    )
+    starts_another = any(map(starts_program, names))
     starts_another = starts_another or names[0].startswith("-") or names[0] in _SHELLS
     return not starts_another and has_training_arguments(words[1:])
+
+
+def starts_program(name: str) -> bool:
+    """Return whether a word of a command is a launcher, Python, or a program of Python."""
+    return name in _FLAGS or name.endswith(".py") or _PYTHON.fullmatch(name) is not None
 
 
 def has_training_arguments(words: tuple[Argument, ...]) -> bool:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import cached_property
 
-from envcheck.core.errors import InputError
-from envcheck.core.parsing import parse_toml
 from envcheck.core.patterns import pattern
 from envcheck.training_config.launch_scripts.syntax import Node, Script, Word
 from envcheck.training_config.readers import Beside
@@ -63,28 +61,6 @@ class Session:
             for found in _ASSIGNMENT.finditer(self._lines.text)
             if not re.match(rf"[\"']?\$\{{?{found.group(1)}\b", found.group(2))
         )
-
-    @cached_property
-    def console_scripts(self) -> Mapping[str, str]:
-        """Return the module behind each command that the project beside the script installs.
-
-        A module behind several commands is left out: which of its functions runs depends on the command.
-        """
-        try:
-            project = parse_toml(self.beside("pyproject.toml") or "", "pyproject.toml")
-        except InputError:
-            return {}
-        tool = project.get("tool")
-        tables = (project.get("project"), tool.get("poetry") if isinstance(tool, dict) else None)
-        given = [table.get("scripts", {}) for table in tables if isinstance(table, dict)]
-        found = {
-            name: entry.partition(":")[0].strip()
-            for scripts in given
-            for name, entry in (scripts.items() if isinstance(scripts, dict) else ())
-            if isinstance(entry, str)
-        }
-        modules = [*found.values()]
-        return {name: module for name, module in found.items() if modules.count(module) == 1}
 
     def spend(self, steps: int) -> None:
         """Take steps from the budget.

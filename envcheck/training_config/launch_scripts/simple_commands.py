@@ -75,9 +75,6 @@ _READ_SCRIPTS = frozenset({"sbatch", "qsub", "bsub", "ssh", "su", "sudo", "docke
 _FILL = ("xargs", "parallel")
 """Those of them that give the program further arguments, which they read."""
 
-_INSTALLED = pattern(r"[A-Za-z]\w*(?:[-_]\w+)+")
-"""The name of a command that a project may install; those of other programs seldom have two words."""
-
 _OPTION_WITH_VALUE = pattern(r"--?[\w-]+=")
 
 _PYTHON = pattern(r"python[0-9.]*")
@@ -323,20 +320,8 @@ class SimpleCommands:
         elif program in _SHELLS:
             self._evaluate_document(command, scope)
         self.written.remember(program, fields, command, scope)
-        fields = self._with_module(name, fields)
         self._collect(name, self._with_program_file(program, fields, command, scope), scope, own)
         return None
-
-    def _with_module(self, name: str, fields: list[Value]) -> list[Value]:
-        """Return `python -m MODULE` for a command that the project installs and that has no subcommand."""
-        options = [known_text(field) or "" for field in fields[1:]]
-        if not _INSTALLED.fullmatch(name) or not options or not options[0].startswith("--"):
-            return fields
-        module = self.session.console_scripts.get(name)
-        if module is None:
-            return fields
-        first = fields[0][0]
-        return [*((first._replace(text=word),) for word in ("python", "-m", module)), *fields[1:]]
 
     def _with_program_file(
         self, program: str, fields: list[Value], command: SimpleCommand, scope: Scope
@@ -384,7 +369,7 @@ class SimpleCommands:
                 return index
             if word.endswith(".py") and base_name(known_text(fields[0]) or "") in _RUN_SCRIPTS:
                 return index
-            if self.is_launch(tuple(map(argument, self._with_module(word, fields[index:])))):
+            if self.is_launch(tuple(map(argument, fields[index:]))):
                 return index
         return 0
 

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import posixpath
+import shlex
 from collections.abc import Mapping
 
+from envcheck.core.facts import Unknown
 from envcheck.training_config.programs.recorded_calls import Arguments
 from envcheck.training_config.programs.values import (
     MISSING,
     ClassValue,
     File,
+    Further,
     LibraryName,
     ProjectFunction,
     Record,
+    Text,
     Value,
     is_known,
     is_list,
     parent,
+    text_of,
     truth,
 )
 
@@ -39,8 +44,11 @@ _TYPES: Mapping[str, type] = {
 }
 
 
-def method_of_text(text: str, name: str, given: Arguments) -> Value:
+def method_of_text(text: str | Text, name: str, given: Arguments) -> Value:
     """Return the result of a method of a text or of a path, or MISSING."""
+    if isinstance(text, Text):
+        words = words_of(text) if name == "split" and not given.positional else None
+        return MISSING if words is None else words
     if name in _TEXT_METHODS:
         return _text_method(text, name, given)
     if name == "split" and len(given.positional) <= 1 and all(map(is_known, given.positional)):
@@ -51,12 +59,35 @@ def method_of_text(text: str, name: str, given: Arguments) -> Value:
             else MISSING
         )
     if name == "join" and given.positional and is_list(given.positional[0]):
-        parts = [part for part in given.positional[0] if isinstance(part, str)]
-        whole = len(parts) == len(given.positional[0]) and sum(map(len, parts)) < _LONGEST_TEXT
-        return text.join(parts) if whole else MISSING
+        items = given.positional[0]
+        return text_of([part for item in items for part in (text, item)][1:]) if items else ""
     if name in ("open", "read_text"):
         return File(text)
     return text if name in ("resolve", "absolute", "expanduser") else MISSING
+
+
+def words_of(text: str | Text) -> tuple[Value, ...] | None:
+    """Return the words of a command, as a shell splits it; None if its quotes are not closed.
+
+    A word with an unknown part is a Text, and an unknown word may be any number of words.
+    """
+    parts = text.parts if isinstance(text, Text) else (text,)
+    unknown = [part for part in parts if isinstance(part, Unknown)]
+    line = "".join(part if isinstance(part, str) else _HOLE for part in parts)
+    try:
+        words = shlex.split(line)
+    except ValueError:
+        return None
+    found: list[Value] = []
+    for word in words:
+        pieces = word.split(_HOLE)
+        whys = [unknown.pop(0) for _ in pieces[1:]]
+        holes = [value for pair in zip(pieces, [*whys, ""], strict=True) for value in pair]
+        found.append(Further(whys[0].why) if word == _HOLE else text_of(holes))
+    return tuple(found)
+
+
+_HOLE = "\0"
 
 
 def _text_method(text: str, name: str, given: Arguments) -> Value:

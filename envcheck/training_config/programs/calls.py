@@ -16,6 +16,7 @@ from envcheck.training_config.programs.references import BoundName, Method
 from envcheck.training_config.programs.values import (
     MISSING,
     ClassValue,
+    Further,
     LibraryName,
     OneOf,
     ProjectFunction,
@@ -25,6 +26,7 @@ from envcheck.training_config.programs.values import (
     Value,
     Variables,
     common,
+    has_further,
     is_list,
     quoted,
     truth,
@@ -32,6 +34,7 @@ from envcheck.training_config.programs.values import (
 from envcheck.training_config.programs.variables import CallFrame, Names
 
 _DEEPEST_CALLS = 24
+_DEEPEST_RECORDS = 6  # records inside one another
 _LONGEST_LIST = 400  # items of a list that is followed while it grows
 _HOLD_SETTINGS = ("Arguments", "Config")
 """Endings of the names of classes whose objects have the attributes that they are given."""
@@ -39,9 +42,7 @@ _HOLD_SETTINGS = ("Arguments", "Config")
 MAKERS = ("from_pretrained", "get_peft_model", "from_config", "prepare", "initialize", "ArgumentParser")
 """Functions of libraries that return an object, as classes do."""
 
-_CHANGES_A_LIST = frozenset(
-    {"append", "extend", "insert", "remove", "pop", "clear", "add", "discard", "sort"}
-)
+CHANGES_A_LIST = frozenset({"append", "extend", "insert", "remove", "pop", "clear", "add", "discard", "sort"})
 _DECLARES = frozenset({"add_argument", "field", "Field", "option", "argument", "Option", "Argument", "print"})
 """Functions that declare options or print them, so that the names of their arguments say nothing."""
 
@@ -88,7 +89,7 @@ class Calls(Names):
         for each in node.args:
             if isinstance(each, ast.Starred):
                 inner = self.value(each.value, scope)
-                if is_list(inner):
+                if is_list(inner) and not has_further(inner):
                     positional += inner
                 else:
                     rest = f"{quoted(each)} is computed when the program runs"
@@ -150,7 +151,7 @@ class Calls(Names):
 
     def _change_list(self, node: ast.Call, given: Arguments, scope: Variables) -> None:
         """Follow what `append` and `extend` do to a list; forget one that another method changes."""
-        if isinstance(node.func, ast.Attribute) and node.func.attr in _CHANGES_A_LIST:
+        if isinstance(node.func, ast.Attribute) and node.func.attr in CHANGES_A_LIST:
             target = node.func.value
             if (isinstance(target, ast.Name) and is_list(scope.find(target.id))) or (
                 isinstance(target, ast.Attribute) and is_list(self.value(target, scope))
@@ -161,12 +162,14 @@ class Calls(Names):
         """Return a list after `append` or `extend`, or a value that is not known."""
         method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
         more = given.positional[0] if len(given.positional) == 1 else MISSING
-        grows = method in ("append", "extend") and more is not MISSING and not self.conditions
+        grows = method in ("append", "extend") and more is not MISSING
         if not grows or not is_list(before) or len(before) > _LONGEST_LIST:
             return computed(node.func)
+        if self.conditions:
+            return (*before, Further(f"it is added only where {self.conditions[-1]}"))
         if method == "append":
             return (*before, more)
-        return before + more if is_list(more) else computed(node.func)
+        return before + more if is_list(more) else (*before, Further(f"{quoted(node)} adds them"))
 
     # --- libraries --------------------------------------------------------------------------------
 
@@ -176,7 +179,10 @@ class Calls(Names):
         found = self.library(called, name, owner, node, given)
         if found is not MISSING:
             return found
-        self._give_away([*given.positional, *(each.value for each in given.keywords)])
+        values = [*given.positional, *(each.value for each in given.keywords)]
+        self._give_away(values)
+        for value in values:
+            self.note_reading(value)
         self._note_call(called, name, owner, node, given, scope)
         full = f"{owner}.{name}" if owner else name
         certain = name in MAKERS or name[:1].isupper()
@@ -236,6 +242,17 @@ class Calls(Names):
                 if node not in self.followed:
                     self.followed.add(node)
                     self.names |= {*names_in(list(ast.walk(node)))}
+
+    def note_reading(self, value: Value, depth: int = 0) -> None:
+        """Remember that something that is not followed may read all items of a record."""
+        if (
+            isinstance(value, Record)
+            and depth < _DEEPEST_RECORDS
+            and not self.read_items >= value.items.keys()
+        ):
+            self.read_items |= value.items.keys()
+            for each in value.items.values():
+                self.note_reading(each, depth + 1)
 
     def _give_away(self, values: Iterable[Value]) -> None:
         """Remember the functions among values that a library is given, which may call them."""

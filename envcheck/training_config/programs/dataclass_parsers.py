@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from envcheck.core.facts import Unknown
 from envcheck.training_config.programs.command_lines import CommandLines
+from envcheck.training_config.programs.parsers import option_of
 from envcheck.training_config.programs.recorded_calls import Arguments, FollowedCall, KeywordGiven
 from envcheck.training_config.programs.values import (
     MISSING,
@@ -94,7 +95,8 @@ class DataclassParsers(CommandLines):
             return Record(stated, "namespace", rest="the command line may set it")
         items = self.fields(cls)
         lists = _list_fields(cls)
-        stated.update({name: self._option(name, takes_list=True) for name in lists if name in self.given})
+        line = self.arguments_given
+        stated.update({name: option_of(line, name, takes_list=True) for name in lists & line.named.keys()})
         if why:
             items = {name: Unknown(why) for name in items}
         items.update({name: value for name, value in stated.items() if name in items})

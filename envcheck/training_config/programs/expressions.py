@@ -17,15 +17,18 @@ from envcheck.training_config.programs.values import (
     OneOf,
     ProjectFunction,
     Record,
+    Text,
     Thing,
     Value,
     Variables,
     either,
     entry_of,
+    has_further,
     is_known,
     is_list,
     quoted,
     same,
+    text_of,
     truth,
 )
 
@@ -77,6 +80,7 @@ class Expressions(ABC):
         self.depth = 0
         self.conditions: list[str] = []  # undecided conditions around what is followed now
         self.names: set[str] = set()
+        self.read_items: set[str] = set()  # names of the items of records that something reads
 
     @abstractmethod
     def call(self, node: ast.Call, scope: Variables) -> Value:
@@ -219,6 +223,8 @@ class Expressions(ABC):
         one, other = self.value(node.left, scope), self.value(node.right, scope)
         if isinstance(node.op, ast.Div) and isinstance(one, str) and isinstance(other, str):
             return f"{one}/{other}"  # of a Path
+        if isinstance(node.op, ast.Add) and _makes_text(one, other):
+            return text_of((one, other))
         function = _ARITHMETIC.get(type(node.op))
         numbers = type(one) in (int, float) and type(other) in (int, float)
         texts = (
@@ -269,8 +275,12 @@ class Expressions(ABC):
             record.rest = record.rest or "it has the items of a dictionary that is computed"
 
     def _subscript(self, node: ast.Subscript, scope: Variables) -> Value:
-        owner, key = self.value(node.value, scope), self.value(node.slice, scope)
+        owner = self.value(node.value, scope)
+        if isinstance(node.slice, ast.Slice):
+            return self._part_of(owner, node.slice, scope)
+        key = self.value(node.slice, scope)
         if isinstance(owner, Record) and isinstance(key, str):
+            self.read_items.add(key)
             found = owner.get(key)
             if truth(found) is not False:
                 self.names.add(key)
@@ -278,21 +288,32 @@ class Expressions(ABC):
         if isinstance(owner, Record) and not is_known(key):
             return entry_of(owner)
         if is_list(owner) and type(key) is int and -len(owner) <= key < len(owner):
-            return owner[key]
+            before = owner[: key + 1] if key >= 0 else owner[key:]
+            return MISSING if has_further(before) else owner[key]
         if isinstance(key, str) and not isinstance(owner, Record):
             self.names.add(key)
         return MISSING
 
+    def _part_of(self, owner: Value, part: ast.Slice, scope: Variables) -> Value:
+        """Return a part of a list or text between known positions."""
+        lower, upper, step = (self.value(each, scope) for each in (part.lower, part.upper, part.step))
+        known = all(each is None or type(each) is int for each in (lower, upper)) and step is None
+        if not known or not (isinstance(owner, str) or is_list(owner)):
+            return MISSING
+        if is_list(owner) and has_further(owner):
+            start = lower or 0
+            return (
+                owner[start:] if upper is None and start >= 0 and not has_further(owner[:start]) else MISSING
+            )
+        return owner[lower:upper]
+
     def _text(self, node: ast.JoinedStr, scope: Variables) -> Value:
-        parts: list[str] = []
-        known = True
+        parts: list[Value] = []
         for part in node.values:
             value = self.value(part.value if isinstance(part, ast.FormattedValue) else part, scope)
             plain = not isinstance(part, ast.FormattedValue) or part.format_spec is None
-            known = known and plain and isinstance(value, bool | int | float | str)
-            parts.append(str(value) if known else "")
-        text = "".join(parts)
-        return text if known and len(text) < _LONGEST_TEXT else MISSING
+            parts.append(value if plain else computed(part))
+        return text_of(parts)
 
     def _comprehension(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp, scope: Variables) -> Value:
         first = node.generators[0]
@@ -390,12 +411,20 @@ _READERS: Mapping[type[ast.expr], Callable[[Expressions, Value, Variables], Valu
 }
 
 
+def _makes_text(one: Value, other: Value) -> bool:
+    """Return whether `+` makes a text of two values, of which at least one is not known as a whole."""
+    kinds = (str, Text, Unknown)
+    either_text = isinstance(one, str | Text) or isinstance(other, str | Text)
+    whole = isinstance(one, str) and isinstance(other, str)
+    return either_text and not whole and isinstance(one, kinds) and isinstance(other, kinds)
+
+
 def _is_none(one: Value, other: Value) -> bool | None:
     """Return whether the one of two values that is not None literally is None; None if that is not known."""
     value = one if other is None else other
     if is_known(value):
         return value is None
-    objects = Record | ProjectFunction | ClassValue | File | LibraryName | OneOf
+    objects = Record | ProjectFunction | ClassValue | File | LibraryName | OneOf | Text
     return (
         False
         if isinstance(value, objects) or is_list(value) or (isinstance(value, Thing) and value.certain)

@@ -14,6 +14,7 @@ from envcheck.training_config.programs.expressions import ProgramTooLongError
 from envcheck.training_config.programs.hydra import ReadConfiguration
 from envcheck.training_config.programs.libraries import Follower
 from envcheck.training_config.programs.modules import Project
+from envcheck.training_config.programs.parsers import GivenArguments
 from envcheck.training_config.programs.recorded_calls import FollowedCall
 from envcheck.training_config.programs.values import Record, Value
 
@@ -24,7 +25,8 @@ class FollowedProgram(NamedTuple):
     `names` are those in the code that it reaches, `unread` the packages that this code calls, `packages`
     those that its modules import, `followed` the functions and classes that it reaches. `incomplete` is the
     reason why some of its code may not have been reached, or "". `unfreezes` says that it makes parameters
-    trainable, `trains` whether it starts a training.
+    trainable, `trains` whether it starts a training. `environment` has the variables that it sets or was
+    given, `read_items` the names of the options and items that it reads.
     """
 
     calls: tuple[FollowedCall, ...]
@@ -37,31 +39,36 @@ class FollowedProgram(NamedTuple):
     unfreezes: bool
     trains: Tri
     configuration: tuple[str, Record] | None = None
+    environment: Mapping[str, Value] = MappingProxyType({})
+    read_items: frozenset[str] = frozenset()
 
 
 def follow(
     path: str,
     beside: Callable[[str], str | None],
     read_configuration: ReadConfiguration,
-    given: Mapping[str, Value],
-    rest: str = "",
-    more: Mapping[str, tuple[Value, ...]] = MappingProxyType({}),
+    arguments: GivenArguments,
     environment: Mapping[str, Value] = MappingProxyType({}),
+    entry: str = "",
 ) -> FollowedProgram | None:
     """Return what a program calls; None if its file cannot be read.
 
-    `given` are its arguments by name, `rest` the reason why there may be others, or "". `more` are the words
-    after the value of an argument, which belong to it if it takes a list. `environment` are the variables
-    that a launch script sets; all others are assumed not to be set.
+    `entry` is the function that a console script calls; "" if the file itself is started.
+    `environment` are the variables that a launch script sets; all others are assumed not to be set.
     """
     project = Project(beside)
     module = project.read(path)
     if module is None:
         return None
-    follower = Follower(project, read_configuration, given, rest, more, environment)
+    follower = Follower(project, read_configuration, arguments, environment)
+    follower.program = module.path
+    if not entry:
+        follower.programs.add(module.path)
     waiting_from = 0
     try:
         follower.run_module(module)
+        if entry:
+            follower.start_entry(module, entry)
         waiting_from = len(follower.calls)
         follower.run_waiting()
     except (ProgramTooLongError, RecursionError):
@@ -79,6 +86,8 @@ def follow(
         follower.unfreezes,
         _trains(follower.calls, everything_followed=not incomplete),
         follower.configuration,
+        follower.environment,
+        frozenset(follower.read_items),
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
+
 from envcheck.training_config.programs.calls import MAKERS
 from envcheck.training_config.programs.modules import Module
 from envcheck.training_config.programs.recorded_calls import Arguments
@@ -27,11 +29,17 @@ class Interpreter(Statements):
             self._frames.pop()
             self._path, self.conditions = before, conditions
 
+    def is_started(self) -> bool:
+        """Return whether the module that is followed now is a program that was started, not imported."""
+        return self.path in self.programs
+
+    @abstractmethod
+    def start_commands(self) -> None:
+        """Follow the commands of groups and applications if the program itself starts none."""
+
     def run_waiting(self) -> None:
         """Follow the functions that were given away and not followed yet."""
-        for function in self.commands:
-            if function.node not in self.followed:
-                self.call_marked(function, Arguments((), ()))
+        self.start_commands()
         while self._waiting:
             function = self._waiting.pop()
             if function.node not in self.followed:

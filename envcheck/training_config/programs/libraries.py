@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import ast
-import contextlib
 import re
 import shlex
 from collections.abc import Mapping
 from types import MappingProxyType
 
 from envcheck.core.facts import Unknown
-from envcheck.training_config.programs.builtin_functions import UNCHANGED, method_of_text, of_paths, of_values
+from envcheck.training_config.programs.builtin_functions import (
+    UNCHANGED,
+    method_of_text,
+    of_paths,
+    of_values,
+    words_of,
+)
 from envcheck.training_config.programs.dataclass_parsers import (
     DATACLASS_PARSES,
     DataclassParsers,
@@ -18,6 +23,7 @@ from envcheck.training_config.programs.dataclass_parsers import (
 )
 from envcheck.training_config.programs.hydra import ReadConfiguration, as_record, merge_deep
 from envcheck.training_config.programs.modules import Project
+from envcheck.training_config.programs.parsers import Commands, GivenArguments, Parser
 from envcheck.training_config.programs.recorded_calls import Arguments, FollowedCall, KeywordGiven
 from envcheck.training_config.programs.references import BoundName, FieldDefault
 from envcheck.training_config.programs.values import (
@@ -25,15 +31,16 @@ from envcheck.training_config.programs.values import (
     ClassValue,
     File,
     LibraryName,
-    Parser,
     ProjectFunction,
     Record,
+    Text,
     Thing,
     Value,
     Variables,
     entry_of,
     is_known,
     is_list,
+    text_of,
     truth,
 )
 
@@ -71,18 +78,18 @@ class Follower(DataclassParsers):
         self,
         project: Project,
         read_configuration: ReadConfiguration,
-        given: Mapping[str, Value],
-        rest: str,
-        more: Mapping[str, tuple[Value, ...]] = MappingProxyType({}),
+        arguments: GivenArguments,
         environment: Mapping[str, Value] = MappingProxyType({}),
     ) -> None:
-        super().__init__(project, read_configuration, given, rest, more)
+        super().__init__(project, read_configuration, arguments)
         self.environment = dict(environment)
 
     def attribute(self, owner: Value, name: str, node: ast.AST) -> Value:
         """Return an attribute of a value."""
         if isinstance(owner, LibraryName) and (owner.name, name) == ("sys", "argv"):
             return self._command_line()
+        if isinstance(owner, LibraryName) and (owner.name, name) == ("sys", "executable"):
+            return "python"
         if isinstance(owner, ClassValue) and name in _VALIDATES and self.is_dataclass(owner):
             own = self._in_class(owner, name)
             return BoundName(owner, name) if own is MISSING else own
@@ -92,6 +99,8 @@ class Follower(DataclassParsers):
         """Return the result of a function of a library that is known, or MISSING."""
         if isinstance(called, LibraryName) and owner == "builtins":
             return self._builtin(name, given, node)
+        if isinstance(called, Thing) and called.maker.rpartition(".")[2] == "Typer":
+            return self.start_group(called)
         if isinstance(called, LibraryName) and called.name in _OF_ENVIRONMENT:
             return self._variable(name, given)
         if isinstance(called, LibraryName) and called.name.startswith("torch."):
@@ -136,9 +145,9 @@ class Follower(DataclassParsers):
 
     def bound_call(self, owner: Value, name: str, given: Arguments, node: ast.Call) -> Value:
         """Return the result of a method of a text, a file, a parser or a library's object, or MISSING."""
-        if isinstance(owner, Parser):
-            return self._parser_method(owner, name, given)
-        if isinstance(owner, str):
+        if isinstance(owner, Parser | Commands) or name in ("add_command", "add_typer"):
+            return self.of_parser(owner, name, given)
+        if isinstance(owner, str | Text):
             return method_of_text(owner, name, given)
         if isinstance(owner, File) and name == "read":
             return owner
@@ -244,7 +253,7 @@ class Follower(DataclassParsers):
         first = given.positional[0] if given.positional else MISSING
         module = owner.rpartition(".")[2]
         if name.endswith("ArgumentParser") or name == "TrlParser":
-            return self._dataclass_parser(first) if parses_dataclasses(name) else Parser()
+            return self._dataclass_parser(first) if parses_dataclasses(name) else self.new_parser(given)
         if name in _LOADS and module in ("yaml", "json", "OmegaConf", "tomllib", "json5"):
             return self._loaded(first)
         if name in UNCHANGED and module in _UNCHANGED_IN:
@@ -276,17 +285,22 @@ class Follower(DataclassParsers):
             found = Record({"runtime": runtime}, "namespace", rest="hydra defines it")
         elif name in ("instantiate", "call") and isinstance(first, Record):
             found = self._instantiated(first, given, node)
-        elif name in ("Fire", "run") and module in ("fire", "typer"):
-            found = self._started(first)
+        elif module in ("fire", "typer"):
+            found = self.of_command_line(name, given)
+        found = found if found is not MISSING else self.of_modules(name, module, given)
         return found if found is not MISSING else self._of_processes(name, module, first, given)
 
     def _of_processes(self, name: str, module: str, first: Value, given: Arguments) -> Value:
         """Return the words of a command, or MISSING; follow a function that several processes call."""
         if name in _STARTS_FUNCTION and isinstance(first, ProjectFunction):
             self._started_function(name, first, given)
-        if (module, name) == ("shlex", "split") and isinstance(first, str):
-            with contextlib.suppress(ValueError):
-                return tuple(shlex.split(first))
+        if (module, name) == ("shlex", "split") and isinstance(first, str | Text):
+            words = words_of(first)
+            return MISSING if words is None else words
+        if (module, name) == ("shlex", "join") and is_list(first):
+            return text_of([part for item in first for part in (" ", _quoted_word(item))][1:])
+        if (module, name) == ("shlex", "quote") and isinstance(first, str):
+            return shlex.quote(first)
         return MISSING
 
     def _started_function(self, name: str, function: ProjectFunction, given: Arguments) -> None:
@@ -363,6 +377,7 @@ class Follower(DataclassParsers):
             return self._updated(owner, given)
         if name == "copy":
             return Record(dict(owner.items), owner.role, owner.made_from, owner.rest, len(self.conditions))
+        self.note_reading(owner)
         if name in ("keys", "items", "values") and not owner.rest:
             return tuple(getattr(owner.items, name)())
         return Unknown(owner.rest or f"{name} of a dictionary is computed")
@@ -371,7 +386,9 @@ class Follower(DataclassParsers):
         key = given.get("key", 0)
         if not isinstance(key, str):
             found = entry_of(owner) if name == "get" and not is_known(key) else MISSING
+            self.note_reading(owner)
             return Unknown("its key is computed") if found is MISSING else found
+        self.read_items.add(key)
         found, default = owner.get(key), given.get("default", 1)
         if found is MISSING:
             found = None if default is MISSING else default
@@ -394,6 +411,11 @@ class Follower(DataclassParsers):
         for argument in given.keywords:
             self.put(owner, argument.name, argument.value)
         return None
+
+
+def _quoted_word(word: Value) -> Value:
+    """Return a word as a shell reads it back as one."""
+    return shlex.quote(word) if isinstance(word, str) else word
 
 
 def _deep_namespace(record: Record) -> Record:

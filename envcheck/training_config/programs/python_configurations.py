@@ -59,6 +59,29 @@ class PythonConfigurations(Interpreter):
             return self._from_python_file(given.get("filename", 0))
         return MISSING
 
+    def of_modules(self, name: str, module: str, given: Arguments) -> Value:
+        """Return a module that a function imports by its name, or MISSING; follow a file that it runs."""
+        first = given.positional[0] if given.positional else MISSING
+        if not isinstance(first, str):
+            return MISSING
+        if (module, name) == ("importlib", "import_module"):
+            found = self.project.find(first.lstrip("."), len(first) - len(first.lstrip(".")), self.path)
+            return LibraryName(first) if found is None else ModuleValue(found)
+        if module == "runpy":
+            found = self._module_of(first) if name == "run_path" else self._module_named(first)
+            return MISSING if found is None else self.run_program(found)
+        return MISSING
+
+    def _module_named(self, name: str) -> Module | None:
+        """Return a module, or the file `__main__.py` of a package."""
+        return self.project.find(f"{name}.__main__", 0, self.path) or self.project.find(name, 0, self.path)
+
+    def run_program(self, module: Module) -> Value:
+        """Follow a file that runs as a program in this process."""
+        self.programs.add(module.path)
+        self.run_module(module)
+        return Unknown("its variables")
+
     def _define_flag(self, name: str, given: Arguments) -> bool:
         """Note a flag of absl; return whether a function of this name defines one."""
         flag, default = given.get("name", 0), given.get("default", _DEFAULT_AT)

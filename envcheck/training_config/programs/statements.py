@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import ast
 import re
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 
 from envcheck.core.facts import Unknown
+from envcheck.training_config.programs.calls import CHANGES_A_LIST
 from envcheck.training_config.programs.classes import Classes
 from envcheck.training_config.programs.expressions import computed
-from envcheck.training_config.programs.modules import Project, is_configuration
+from envcheck.training_config.programs.modules import is_configuration
 from envcheck.training_config.programs.recorded_calls import Arguments
 from envcheck.training_config.programs.references import Imported
 from envcheck.training_config.programs.values import (
     MISSING,
+    Further,
     OneOf,
     ProjectFunction,
     Record,
@@ -21,6 +24,7 @@ from envcheck.training_config.programs.values import (
     Value,
     Variables,
     either,
+    has_further,
     is_list,
     quoted,
     truth,
@@ -30,15 +34,20 @@ from envcheck.training_config.programs.variables import CallFrame, made_by_libra
 _LONGEST_LOOP = 48  # items of a known list over which a loop is followed
 _REGISTERS = re.compile(r"regist")
 _EXITS = ("sys.exit", "builtins.exit", "builtins.quit")
-_STARTERS = frozenset({"command", "callback", "local_entrypoint"})
+_STARTERS = frozenset({"command", "group", "callback", "local_entrypoint"})
+"""Decorators of click, Typer and Modal that make a function a command."""
 
 
 class Statements(Classes):
-    """Interpreter of statements; `commands` are the functions that a command-line library starts."""
+    """Interpreter of statements; what starts a program is left to subclasses."""
 
-    def __init__(self, project: Project) -> None:
-        super().__init__(project)
-        self.commands: list[ProjectFunction] = []  # functions that a command-line library starts
+    @abstractmethod
+    def is_started(self) -> bool:
+        """Return whether the module that is followed now is a program that was started, not imported."""
+
+    @abstractmethod
+    def note_command(self, owner: Value, name: str, starts: Value) -> None:
+        """Remember a command of a group or an application."""
 
     def block(self, statements: Sequence[ast.stmt], scope: Variables) -> bool:
         """Follow statements; return whether one of them ends the block."""
@@ -115,7 +124,8 @@ class Statements(Classes):
     # --- branches and loops -----------------------------------------------------------------------
 
     def _if(self, node: ast.If, scope: Variables) -> bool:
-        held = True if _is_main_guard(node.test) else truth(self.value(node.test, scope))
+        guard = _is_main_guard(node.test)
+        held = self.is_started() if guard else truth(self.value(node.test, scope))
         if held is not None:
             return self.block(node.body if held else node.orelse, scope)
         before = dict(scope.names)
@@ -184,9 +194,13 @@ class Statements(Classes):
             return
         for name in changed & scope.names.keys():
             scope.names[name] = Unknown(f"{name} changes in a loop")
+        for name in _appended_to(body) & scope.names.keys():
+            before = scope.names[name]
+            if is_list(before):
+                scope.names[name] = (*before, Further(f"{name} changes in a loop"))
         if node is not None:
             self._iterated.update({name: quoted(node.iter) for name in _names_in(node.target)})
-            alone = is_list(iterated) and len(iterated) == 1
+            alone = is_list(iterated) and len(iterated) == 1 and not has_further(iterated)
             one: Value = iterated[0] if alone else made_by_library(iterated)
             self.bind(node.target, computed(node.target) if one is None else one, scope)
         self.block(body, scope)
@@ -223,7 +237,11 @@ class Statements(Classes):
         for mark in function.marks:
             called = mark.func if isinstance(mark, ast.Call) else mark
             if isinstance(called, ast.Attribute) and called.attr in _STARTERS:
-                self.commands.append(function)
+                given = self.arguments(mark, scope) if isinstance(mark, ast.Call) else Arguments((), ())
+                named = given.get("name", 0)
+                name = named if isinstance(named, str) else node.name.replace("_", "-")
+                starts = "" if called.attr == "callback" else name
+                self.note_command(self.value(called.value, scope), starts, function)
         return False
 
     def _defined_class(self, node: ast.ClassDef, scope: Variables) -> bool:
@@ -305,6 +323,19 @@ def _loaded(target: ast.expr) -> ast.expr:
             return target
 
 
+def _appended_to(body: Sequence[ast.stmt]) -> set[str]:
+    """Return the variables on which statements call a method that changes a list."""
+    return {
+        node.func.value.id
+        for statement in body
+        for node in ast.walk(statement)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in CHANGES_A_LIST
+        and isinstance(node.func.value, ast.Name)
+    }
+
+
 def _names_in(target: ast.expr) -> list[str]:
     return [each.id for each in ast.walk(target) if isinstance(each, ast.Name)]
 
@@ -315,7 +346,7 @@ def _is_main_guard(test: ast.expr) -> bool:
 
 def _is_run_through(items: Value, body: Sequence[ast.stmt]) -> bool:
     """Return whether a loop takes each of several known items: nothing in its body leaves it."""
-    if not is_list(items) or not 1 < len(items) <= _LONGEST_LOOP:
+    if not is_list(items) or has_further(items) or not 1 < len(items) <= _LONGEST_LOOP:
         return False
     return not any(
         isinstance(node, ast.Break | ast.Return | ast.Yield | ast.YieldFrom)

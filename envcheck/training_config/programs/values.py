@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import posixpath
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 Value: TypeAlias = Any
 """A scalar, a tuple of values, Unknown, or one of the classes below."""
 
+_LONGEST_TEXT = 10_000  # characters of a text that a program puts together
 _SHOWN = 60  # characters of an expression that a reason quotes
 _MOST_OPTIONS = 16  # entries of a table of functions that are all followed
 
@@ -39,6 +40,24 @@ class Thing:
     certain: bool = False
     given: dict[str, Value] | None = None
     born: int = 0
+
+
+class UnknownWord(Unknown):
+    """One word of a command line that is not known; a plain Unknown may be several words in a command."""
+
+
+@dataclass(frozen=True, eq=False)
+class Text:
+    """Text of which some parts are not known: `parts` are texts and Unknown, at least one of each."""
+
+    parts: tuple[str | Unknown, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Further:
+    """Items of a list that it may have at this place: any number of them, for the reason `why`."""
+
+    why: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,6 +179,34 @@ def is_list(value: Value) -> bool:
     return isinstance(value, tuple) and not isinstance(value, Unknown)
 
 
+def has_further(values: tuple[Value, ...]) -> bool:
+    """Return whether a list may have items whose number is not known."""
+    return any(isinstance(each, Further) for each in values)
+
+
+def text_of(parts: Sequence[Value]) -> Value:
+    """Return texts, numbers and values that are not known as one text, or MISSING if nothing is known."""
+    found: list[str | Unknown] = []
+    for each in parts:
+        more = each.parts if isinstance(each, Text) else (_part(each),)
+        for part in more:
+            if isinstance(part, str) and found and isinstance(found[-1], str):
+                found[-1] += part
+            else:
+                found.append(part)
+    if sum(len(part) for part in found if isinstance(part, str)) >= _LONGEST_TEXT:
+        return MISSING
+    if all(isinstance(part, str) for part in found):
+        return "".join(str(part) for part in found)
+    return Text(tuple(found)) if any(isinstance(part, str) and part for part in found) else MISSING
+
+
+def _part(value: Value) -> str | Unknown:
+    if isinstance(value, bool | int | float | str):
+        return str(value)
+    return value if isinstance(value, Unknown) else Unknown("it is computed when the program runs")
+
+
 def is_known(value: Value) -> bool:
     """Return whether a value is a scalar, or a tuple of such values."""
     if is_list(value):
@@ -170,14 +217,15 @@ def is_known(value: Value) -> bool:
 def truth(value: Value) -> bool | None:
     """Return whether a value counts as true in a condition, or None if that is not known."""
     if is_list(value):
-        return bool(value)
+        certain = any(not isinstance(each, Further) for each in value)
+        return True if certain else None if value else False
     if is_known(value):
         return bool(value)
     if isinstance(value, Record):
         if value.role != "dict":
             return True
         return True if value.items else None if value.rest else False
-    is_object = isinstance(value, ProjectFunction | ClassValue | OneOf | File)
+    is_object = isinstance(value, ProjectFunction | ClassValue | OneOf | File | Text)
     if is_object or (isinstance(value, Thing) and value.certain):
         return True
     return None
@@ -213,12 +261,22 @@ def either(one: Value, other: Value) -> Value:
     shared = common(one, other)
     if shared is not MISSING:
         return shared
+    if is_list(one) and is_list(other):
+        return _either_list(one, other)
     options = tuple(
         option for each in (one, other) for option in (each.options if isinstance(each, OneOf) else (each,))
     )
     callable_ones = ProjectFunction | ClassValue | LibraryName
     fits = len(options) <= _MOST_OPTIONS and all(isinstance(each, callable_ones) for each in options)
     return OneOf(options) if fits else MISSING
+
+
+def _either_list(one: tuple[Value, ...], other: tuple[Value, ...]) -> Value:
+    """Return the items that two lists begin with, and that there may be more; MISSING if there are none."""
+    count = 0
+    while count < min(len(one), len(other)) and same(one[count], other[count]):
+        count += 1
+    return (*one[:count], Further("a condition decides what follows")) if count else MISSING
 
 
 def entry_of(table: Record) -> Value:
@@ -247,16 +305,3 @@ def quoted(node: ast.AST) -> str:
         text = line if len(line) <= _SHOWN else f"{line[: _SHOWN - 1]}…"
         node.quoted_text = text  # type: ignore[attr-defined]
     return text
-
-
-@dataclass(eq=False)
-class Parser:
-    """Parser of argparse: the default of each option, and the value that each flag stores in which option.
-
-    A flag without a constant of its own stores what the command line gives it. `lists` are the options that
-    take several values.
-    """
-
-    options: dict[str, Value] = field(default_factory=dict)
-    flags: dict[str, tuple[str, Value]] = field(default_factory=dict)
-    lists: set[str] = field(default_factory=set)

@@ -10,6 +10,7 @@ from envcheck.core.facts import Unknown
 from envcheck.training_config.programs.expressions import Expressions, computed
 from envcheck.training_config.programs.modules import Module, Project
 from envcheck.training_config.programs.names import is_beside
+from envcheck.training_config.programs.parsers import Commands, Parser
 from envcheck.training_config.programs.recorded_calls import Arguments, FollowedCall
 from envcheck.training_config.programs.references import BoundName, Imported, Method, ModuleValue
 from envcheck.training_config.programs.values import (
@@ -18,14 +19,15 @@ from envcheck.training_config.programs.values import (
     File,
     LibraryName,
     OneOf,
-    Parser,
     ProjectFunction,
     Record,
     Super,
+    Text,
     Thing,
     Value,
     Variables,
     either,
+    has_further,
     is_list,
     parent,
     quoted,
@@ -34,6 +36,7 @@ from envcheck.training_config.programs.values import (
 )
 
 _OF_THE_MAIN_PROCESS = frozenset({"is_main_process", "is_local_main_process", "is_world_process_zero"})
+_OF_GROUPS = frozenset({"add_command", "command", "group"})
 _DTYPES = frozenset({"bfloat16", "float16", "float32", "half", "float", "float64", "int8", "uint8"})
 _DICTIONARY = frozenset({"get", "items", "keys", "values", "pop", "setdefault", "update", "copy"})
 
@@ -68,6 +71,8 @@ class Names(Expressions):
         self._assigning: ast.Assign | None = None  # the assignment that is followed now
         self._iterated: dict[str, str] = {}  # the expression that each variable of a loop takes its values of
         self._path = ""
+        self.program = ""  # the file that is started
+        self.programs: set[str] = set()  # the files that run as programs, not as modules
 
     @property
     def path(self) -> str:
@@ -77,6 +82,10 @@ class Names(Expressions):
     @abstractmethod
     def run_module(self, module: Module) -> None:
         """Follow the statements of a module once."""
+
+    @abstractmethod
+    def set_command_line(self, words: tuple[Value, ...]) -> None:
+        """Go on with another command line; the first word is the program."""
 
     @abstractmethod
     def call_function(self, function: ProjectFunction, given: Arguments) -> Value:
@@ -186,6 +195,8 @@ class Names(Expressions):
             case Super(owner=inner, after=after):
                 found = self._inherited(inner, after, name)
                 return found if found is not MISSING else LibraryName(f"super.{name}")
+            case ProjectFunction() if name in _OF_GROUPS:
+                return BoundName(owner, name)
             case ProjectFunction():  # such as train.remote
                 self._waiting.append(owner)
                 return computed(node)
@@ -196,7 +207,7 @@ class Names(Expressions):
                 return settings[name]
             case str() if name == "parent" and "/" in owner:
                 return parent(owner)
-            case str() | File() | Parser() | Thing():
+            case str() | Text() | File() | Parser() | Commands() | Thing():
                 self._name_used(name, node)
                 return BoundName(owner, name)
             case _:
@@ -215,6 +226,7 @@ class Names(Expressions):
         if owner.role == "dict":
             return Method(owner, name)
         if name in owner.items:
+            self.read_items.add(name)
             return self.resolved(owner.items[name])
         if owner.made_from is not None:
             found = self._in_class(owner.made_from, name, owner)
@@ -280,7 +292,7 @@ class Names(Expressions):
                     scope = _outermost(scope)
                 scope.names[name] = value
             case ast.Tuple(elts=parts) | ast.List(elts=parts):
-                values = value if is_list(value) else ()
+                values = value if is_list(value) and not has_further(value) else ()
                 fits = len(values) == len(parts) and not any(isinstance(each, ast.Starred) for each in parts)
                 made = made_by_library(value)
                 for index, part in enumerate(parts):
@@ -308,6 +320,9 @@ class Names(Expressions):
             owner.given[name] = self._settled(owner.given.get(name, MISSING), value, owner.born)
         if isinstance(owner, ModuleValue):
             owner.module.scope.names[name] = value
+            return
+        if isinstance(owner, LibraryName) and (owner.name, name) == ("sys", "argv") and is_list(value):
+            self.set_command_line(value)
             return
         if isinstance(owner, ClassValue):
             owner.members[name] = Unknown("it is set under a condition") if self.conditions else value

@@ -7,49 +7,42 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache, partial
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from envcheck.core.errors import InputError, Place
 from envcheck.core.facts import Tri, Unknown
 from envcheck.core.findings import Diagnostic
 from envcheck.core.patterns import pattern
 from envcheck.core.rules import Severity
-from envcheck.training_config.document import Document, ProgramSource, Scalar, Setting, SettingValue
+from envcheck.training_config.document import Document, ProgramSource, Setting
 from envcheck.training_config.launch_scripts.follow import FollowedScript, follow
 from envcheck.training_config.launch_scripts.launchers import (
     LaunchLine,
     has_training_arguments,
-    launch_line,
-    may_train,
 )
 from envcheck.training_config.launch_scripts.processes import EXPORTED, launcher, process_count
 from envcheck.training_config.launch_scripts.ray_jobs import with_runtime_environment
 from envcheck.training_config.launch_scripts.session import TooLongError, nothing_beside
 from envcheck.training_config.launch_scripts.simple_commands import LaunchCommand
 from envcheck.training_config.launch_scripts.syntax import NotAScriptError
-from envcheck.training_config.launch_scripts.values import Argument, Value, spelled
-from envcheck.training_config.readers import Beside, arguments, json_text, yaml_text
-from envcheck.training_config.readers._program_files import program_files, program_texts, unparsed_source
+from envcheck.training_config.launch_scripts.values import Value, spelled
+from envcheck.training_config.readers import Beside, json_text, yaml_text
+from envcheck.training_config.readers._argument_words import CONFIG_FILES, option_value, settings_of
+from envcheck.training_config.readers._launched_programs import LaunchedPrograms, merged_numbers
+from envcheck.training_config.readers._program_files import program_files, unparsed_source
 from envcheck.training_config.source_lines import SourceLines
-from envcheck.training_config.values import as_number
 
 if TYPE_CHECKING:  # imported where a program is beside the script
     from envcheck.training_config.programs.follow import FollowedProgram
     from envcheck.training_config.readers._program_source import LaunchedProgram, ProgramCode
 
-ReadProgram: TypeAlias = "Callable[[str, str], LaunchedProgram | None]"
-"""Called with a program and the folder it is started in; returns its code, read once for each script."""
-
 LAUNCHER = "launcher"
 """The dialect of the settings that the launcher decides: `launcher` and `processes`."""
 
-_CONFIG_FILES = (".yaml", ".yml", ".json", ".toml")
 _PYTHON_FILES: Mapping[str, tuple[str, ...]] = {"xtuner": (".py",)}
 """Programs whose configurations are modules of Python."""
 
-_KEY = pattern(r"\+{0,2}[A-Za-z_][\w.]*")
 _TRAINING_NAMES = pattern(r"trainer|backward|optimizer|fine_?tun|training_step")
 _TRAINING_PACKAGES = frozenset(
     {"verl", "openrlhf", "llamafactory", "axolotl", "swift", "torchtune", "nemo_rl"}
@@ -63,38 +56,43 @@ _TRAINING_BEGINNINGS = ("train", "finetun", "pretrain", "tune", "distill")
 
 _HYDRA_MAIN = pattern(r"@hydra\.main\(([^)]{0,400})\)")
 _HYDRA_ARGUMENT = pattern(r"(config_path|config_name)\s*=\s*[\"']([\w./-]+)[\"']")
-_MOST_FOLLOWED = 12  # programs that are followed for one script
 _MAX_LISTED = 6  # names or places that one diagnostic lists
 _ONE_OF_EACH = 2  # documents of a program: one of a trainer's arguments, one of all other calls
 
 
-def documents(text: str, file: str, beside: Beside | None = None) -> tuple[Document, ...]:
+def documents(text: str, file: str, beside: Beside | None = None, depth: int = 0) -> tuple[Document, ...]:
     """Return the documents of each launch line that trains; the last one carries the script's diagnostics.
 
-    `beside` reads the scripts that this one starts or sources.
+    `beside` reads the scripts that this one starts or sources. `depth` counts the programs that started one
+    another before.
 
     Raises:
         InputError: the text is not a shell script, or nothing in it starts a training.
     """
     lines = SourceLines(text, file)
+    beside = beside or nothing_beside
+    programs = LaunchedPrograms(lines, beside, depth)
     try:
-        script = follow(lines, may_train, EXPORTED, beside or nothing_beside)
-        if not any(launch_line(command.words) for command in script.commands):
-            script = follow(lines, may_train, EXPORTED, beside or nothing_beside, past_returns=True)
+        script = follow(lines, programs.may_train, EXPORTED, beside)
+        if not any(programs.line(command.words) for command in script.commands):
+            script = follow(lines, programs.may_train, EXPORTED, beside, past_returns=True)
     except NotAScriptError as error:
         raise InputError(lines.place(error.at, error.at + 1), error.problem) from None
     except TooLongError:
         raise InputError(file, "its variables, functions or loops grow without limit") from None
-    beside = _with_written(beside or nothing_beside, script.files)
-    program = cache(partial(_launched_program, beside=beside))
-    follower = _ProgramFollower(beside)
-    launches = _training_launches(script, lines, program, follower)
+    beside = _with_written(beside, script.files)
+    programs = LaunchedPrograms(lines, beside, depth)
+    launches = _training_launches(script, programs)
+    if depth:  # a program may start a server as well as a training
+        launches = [each for each in launches if each[1].launcher or _trains(*each, programs) is Tri.YES]
     if not launches:
         raise InputError(file, "a shell script in which nothing starts a training that can be read")
     found: list[Document] = []
     for number, (command, line) in enumerate(launches, 1):
-        one = _LaunchDocuments(command, line, lines, script, number, program, beside, follower)
-        found += one.all()
+        one = _LaunchDocuments(command, line, lines, script, number, programs, beside)
+        of_launch = one.all()
+        apart = one.starts_others and len(launches) > 1
+        found += merged_numbers(of_launch, number) if apart else of_launch
     diagnostics = (
         *_assumptions(script, lines, launches[0][0]),
         *_several_launches([command for command, _ in launches], lines),
@@ -102,15 +100,6 @@ def documents(text: str, file: str, beside: Beside | None = None) -> tuple[Docum
     )
     found[-1] = found[-1]._replace(diagnostics=diagnostics)
     return tuple(found)
-
-
-def _launched_program(program: str, folder: str, beside: Beside) -> LaunchedProgram | None:
-    """Return the code of a program; None if its file is not here or cannot be parsed."""
-    if not any(program_texts(program, folder, beside)):
-        return None
-    from envcheck.training_config.readers._program_source import launched_program
-
-    return launched_program(program, folder, beside)
 
 
 def _with_written(beside: Beside, files: Mapping[str, Sequence[Value]]) -> Beside:
@@ -126,20 +115,25 @@ def _with_written(beside: Beside, files: Mapping[str, Sequence[Value]]) -> Besid
 
 
 def _training_launches(
-    script: FollowedScript, lines: SourceLines, program: ReadProgram, follower: _ProgramFollower
+    script: FollowedScript, programs: LaunchedPrograms
 ) -> list[tuple[LaunchCommand, LaunchLine]]:
     """Return the launch lines that train; if all do other work, all of them."""
     commands = [with_runtime_environment(command, EXPORTED) for command in script.commands]
-    launches = [(command, line) for command in commands if (line := launch_line(command.words))]
+    launches = [(command, line) for command in commands if (line := programs.line(command.words))]
+    launches = [
+        (command, line)
+        for command, line in launches
+        if not programs.is_own_command(command.words) or _trains(command, line, programs) is Tri.YES
+    ]
     launches = [(command, line) for command, line in launches if line.trains] or launches
     if any(_switched_on(line, "do_train") for _, line in launches):
         launches = [(command, line) for command, line in launches if not _only_predicts(line)]
     if len(launches) == 1:
         return launches
-    launches = [each for each in launches if not _does_other_work(*each, program)] or launches
+    launches = [each for each in launches if not _does_other_work(*each, programs)] or launches
     if len({line.program for _, line in launches}) <= 1:
         return launches
-    return _likeliest(launches, [_trains(*each, lines, program, follower) for each in launches])
+    return _likeliest(launches, [_trains(*each, programs) for each in launches])
 
 
 def _likeliest(
@@ -150,20 +144,15 @@ def _likeliest(
     return [each for each, trains in zip(launches, evidence, strict=True) if trains is strongest]
 
 
-def _trains(
-    command: LaunchCommand,
-    line: LaunchLine,
-    lines: SourceLines,
-    program: ReadProgram,
-    follower: _ProgramFollower,
-) -> Tri:
+def _trains(command: LaunchCommand, line: LaunchLine, programs: LaunchedPrograms) -> Tri:
     """Return whether a launch trains, by what its program does, or by its name and its arguments."""
     name = line.program[-1]
     if len(line.program) > 1 or name.partition(".")[0] in _TRAINING_PACKAGES:
         return Tri.YES
-    settings, incomplete = _settings(line.arguments, lines)
-    code = program(name, command.folder)
-    followed = follower.follow_launch(code, command, settings, incomplete) if code is not None else None
+    code = programs.code(name, command.folder)
+    followed = programs.follow(code, command, line) if code is not None else None
+    if code is not None and programs.started(code, command, followed):
+        return Tri.YES
     if followed is not None and followed.trains is not Tri.MAYBE:
         return followed.trains
     words = set(_WORDS.findall(_last_part(name)))
@@ -178,7 +167,7 @@ def _last_part(program: str) -> str:
 
 def _only_predicts(line: LaunchLine) -> bool:
     """Return whether arguments of transformers' examples switch on evaluation or prediction, no training."""
-    if any(word.many or word.text.endswith(_CONFIG_FILES) for word in line.arguments):
+    if any(word.many or word.text.endswith(CONFIG_FILES) for word in line.arguments):
         return False
     predicts = _switched_on(line, "do_predict") or _switched_on(line, "do_eval")
     return predicts and not _switched_on(line, "do_train")
@@ -189,11 +178,11 @@ def _switched_on(line: LaunchLine, option: str) -> bool:
     return any(word.text.partition("=")[0] == f"--{option}" for word in line.arguments)
 
 
-def _does_other_work(command: LaunchCommand, line: LaunchLine, program: ReadProgram) -> bool:
+def _does_other_work(command: LaunchCommand, line: LaunchLine, programs: LaunchedPrograms) -> bool:
     """Return whether the code of a program can be read and names no training."""
     if not line.program[-1].endswith(".py"):
         return False
-    code = program(line.program[-1], command.folder)
+    code = programs.code(line.program[-1], command.folder)
     if code is None or code.own.packages & _TRAINING_PACKAGES or _names_training(code.own):
         return False
     return not (code.whole.source.unresolved & _TRAINING_PACKAGES or _names_training(code.whole.source))
@@ -239,38 +228,6 @@ def _broken_commands(script: FollowedScript, lines: SourceLines) -> Iterator[Dia
         yield Diagnostic(Severity.WARNING, "broken-command", sentence, (lines.place(at, at + 1),))
 
 
-class _ProgramFollower:
-    """Follows the programs of one script, each with the same arguments once, up to a number of times."""
-
-    def __init__(self, beside: Beside) -> None:
-        self._beside = beside
-        self._found: dict[str, FollowedProgram | None] = {}
-
-    def follow_launch(
-        self, code: LaunchedProgram, command: LaunchCommand, settings: Sequence[Setting], rest: str
-    ) -> FollowedProgram | None:
-        """Return what following a program with these arguments finds; None if too many have been followed.
-
-        `rest` is the reason why it may have other arguments, or "".
-        """
-        path, folder = code.file, command.folder
-        given = {setting.name: _option_value(setting.value) for setting in settings}
-        more = {each.name: tuple(map(_further_value, each.more)) for each in settings if each.more}
-        environment = {name: _seen_by_program(value) for name, value in command.exported.items()}
-        key = repr((path, folder, *(sorted(each.items()) for each in (given, more, environment)), rest))
-        if key not in self._found and len(self._found) < _MOST_FOLLOWED:
-            from envcheck.training_config.readers._program_source import follow_program
-
-            self._found[key] = follow_program(path, folder, self._beside, given, rest, more, environment)
-        return self._found.get(key)
-
-
-def _seen_by_program(value: Value) -> str | Unknown:
-    """Return the text that a program finds in a variable of its environment."""
-    why = next((fragment.why for fragment in value if fragment.why), "")
-    return Unknown(why) if why else spelled(value)
-
-
 # --- documents of one launch ------------------------------------------------------------------------
 
 
@@ -284,20 +241,19 @@ class _LaunchDocuments:
         lines: SourceLines,
         script: FollowedScript,
         number: int,
-        program: ReadProgram,
+        programs: LaunchedPrograms,
         beside: Beside,
-        follower: _ProgramFollower,
     ) -> None:
-        self.follower = follower
+        self.starts_others = False  # the program's own commands train, and not the program itself
         self.command, self.line, self.lines = command, line, lines
-        self.script, self.number, self.read_program = script, number, program
+        self.script, self.number, self.programs = script, number, programs
         self.beside = beside
 
     def all(self) -> list[Document]:
         """Return documents of the files written for this launch, of its launcher, and of its arguments."""
-        files = (*_CONFIG_FILES, *_PYTHON_FILES.get(self.line.program[0], ()))
-        settings, incomplete = _settings(self.line.arguments, self.lines, files)
-        launcher_settings, _ = _settings(self.line.launcher_arguments, self.lines)
+        files = (*CONFIG_FILES, *_PYTHON_FILES.get(self.line.program[0], ()))
+        settings, incomplete = settings_of(self.line.arguments, self.lines, files)
+        launcher_settings, _ = settings_of(self.line.launcher_arguments, self.lines)
         found, written = self._written_files()
         place = self.lines.place(self.command.at, self.command.at + len(self.command.words[0].text))
         by_name = {setting.name: setting for setting in launcher_settings}
@@ -317,13 +273,16 @@ class _LaunchDocuments:
             return [*found, last._replace(settings=(*last.settings, *composed))]
         if len(self.line.program) > 1 and not program_name.endswith(".py"):
             return [*found, last]  # the subcommand of a program, such as `llamafactory-cli train`: no module
-        code = self.read_program(program_name, self.command.folder)
+        code = self.programs.code(program_name, self.command.folder)
         if code is None:
             return [
                 *found,
                 last._replace(source=unparsed_source(program_name, self.command.folder, self.beside)),
             ]
-        followed = self.follower.follow_launch(code, self.command, settings, incomplete)
+        followed = self.programs.follow(code, self.command, self.line)
+        if started := self.programs.started(code, self.command, followed):
+            self.starts_others = True
+            return [*started]
         names = code.with_followed(followed)
         found += self._stated_by_code(code, names, settings, incomplete, followed)
         return [*found, last._replace(source=names.source)]
@@ -337,7 +296,7 @@ class _LaunchDocuments:
         followed: FollowedProgram | None,
     ) -> Iterator[Document]:
         """Yield what the program's own calls state if its options have the values of these settings."""
-        given = {setting.name: _option_value(setting.value) for setting in settings}
+        given = {setting.name: option_value(setting.value) for setting in settings}
         # A configuration file may change any option that is not given here.
         own = {} if incomplete or "config" in given else names.source.options
         defaults = {**code.constants, **own}
@@ -412,7 +371,7 @@ class _LaunchDocuments:
 
     def _named_in_files(self, texts: Sequence[str]) -> Iterator[str]:
         """Yield the files that the script writes and a configuration of this launch names by their path."""
-        configurations = [text for text in texts if text.endswith(_CONFIG_FILES)]
+        configurations = [text for text in texts if text.endswith(CONFIG_FILES)]
         for text in filter(None, map(self.beside, dict.fromkeys(configurations))):
             yield from (name for name in self.script.files if _names_path(text, name.removeprefix("./")))
 
@@ -466,85 +425,3 @@ def _agreed(documents: Sequence[Document]) -> Document:
             if setting and (one is None or another is None or one.value != another.value):
                 settings[name] = setting._replace(value=Unknown("the script writes the file several times"))
     return first._replace(settings=tuple(settings.values()))
-
-
-def _option_value(value: SettingValue) -> Scalar | Unknown:
-    """Return the value that a program parses from an argument; a bare flag is true."""
-    if not isinstance(value, str):
-        return Unknown("no plain value") if isinstance(value, tuple) else value
-    if value == "" or value.lower() in ("true", "false"):
-        return value.lower() != "false"
-    number = as_number(value)
-    return value if number is None else int(number) if number == int(number) else number
-
-
-def _further_value(value: Scalar | Unknown) -> Scalar | Unknown:
-    return value if isinstance(value, Unknown) else _option_value(value)
-
-
-def _settings(
-    words: Sequence[Argument], lines: SourceLines, files: tuple[str, ...] = _CONFIG_FILES
-) -> tuple[list[Setting], str]:
-    """Return words as settings, and the reason why there may be more settings than these, or "".
-
-    A later setting replaces an earlier one of the same name. `files` are the endings of configurations.
-    """
-    found: dict[str, Setting] = {}
-    incomplete = ""
-    i = 0
-    while i < len(words):
-        word = words[i]
-        i += 1
-        spelled, equals, value = word.text.partition("=")
-        name_place = _word_place(word, lines)
-        if word.many:
-            incomplete = incomplete or ("" if word.choices else word.why)
-            for name in _options_in(word.choices):
-                perhaps = not all(name in _options_in([choice]) for choice in word.choices)
-                perhaps = perhaps and name not in found
-                found.pop(name, None)
-                found[name] = Setting(name, Unknown(word.why), name_place, name_place, perhaps=perhaps)
-            continue
-        if not spelled.startswith("-") and not (equals and _KEY.fullmatch(spelled)):
-            if word.text.endswith(files) or word.why:
-                named_file = Unknown(word.why) if word.why else word.text
-                found.setdefault("config", Setting("config", named_file, name_place, name_place))
-            continue
-        why, place = word.why, name_place
-        more: tuple[Scalar | Unknown, ...] = ()
-        if equals:
-            place = lines.place(word.at + len(spelled) + 1, word.at + len(word.text))
-        elif i < len(words) and not words[i].text.startswith("--"):
-            value, why, place = words[i].text, words[i].why, _word_place(words[i], lines)
-            i += 1
-            more = _further_values(words[i:])
-        name = spelled.lstrip("-+").replace("-", "_")
-        name = "config" if name == "c" and value.endswith(files) else name
-        whole = Setting(name, Unknown(why) if why else value, name_place, place, more)
-        for setting in arguments.nested(whole):
-            found.pop(setting.name, None)
-            found[setting.name] = setting
-    return list(found.values()), incomplete
-
-
-def _further_values(words: Sequence[Argument]) -> tuple[Scalar | Unknown, ...]:
-    """Return the words up to the next option: the rest of a list if the option before them takes one."""
-    found: list[Scalar | Unknown] = []
-    for word in words:
-        name, equals, _ = word.text.partition("=")
-        if name.startswith("-") or (equals and _KEY.fullmatch(name)):
-            break
-        found.append(Unknown(word.why) if word.why else word.text)
-    return tuple(found)
-
-
-def _options_in(choices: Sequence[str]) -> Iterator[str]:
-    """Yield the names of the options in texts of which one is given."""
-    for word in " ".join(choices).split():
-        name, equals, _ = word.partition("=")
-        if name.startswith("--") or (equals and _KEY.fullmatch(name)):
-            yield name.lstrip("-+").replace("-", "_")
-
-
-def _word_place(word: Argument, lines: SourceLines) -> Place:
-    return lines.place(word.at, word.at + len(word.text))

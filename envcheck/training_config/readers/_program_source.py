@@ -21,6 +21,7 @@ from envcheck.training_config.document import Document, ProgramSource, Scalar, S
 from envcheck.training_config.programs.follow import FollowedProgram, follow
 from envcheck.training_config.programs.modules import parse
 from envcheck.training_config.programs.names import names
+from envcheck.training_config.programs.parsers import GivenArguments
 from envcheck.training_config.programs.values import Record, is_known, is_list
 from envcheck.training_config.readers import Beside, json_text, toml_text, yaml_text
 from envcheck.training_config.readers._program_files import LARGEST, program_texts
@@ -50,6 +51,7 @@ class LaunchedProgram:
 
     def __init__(self, file: str, code: _ProgramFile, beside: Beside) -> None:
         self.file, self.tree = file, code.tree
+        self.entry = ""  # the function that a console script calls
         self._own, self._beside = code, beside
 
     @property
@@ -73,7 +75,10 @@ class LaunchedProgram:
         texts = ((path, self._beside(path)) for path in followed.files)
         codes = [(path, _code(text)) for path, text in texts if text is not None]
         found = self._collected([(path, code) for path, code in codes if code is not None], followed.unread)
-        return found._replace(source=found.source._replace(reached=followed.names, seen=followed.names))
+        source = found.source._replace(
+            reached=followed.names, seen=followed.names, read_options=followed.read_items
+        )
+        return found._replace(source=source)
 
     @cached_property
     def constants(self) -> Mapping[str, Scalar]:
@@ -131,15 +136,14 @@ def follow_program(
     path: str,
     folder: str,
     beside: Beside,
-    given: Mapping[str, Any],
-    rest: str = "",
-    more: Mapping[str, tuple[Any, ...]] = MappingProxyType({}),
+    arguments: GivenArguments,
     environment: Mapping[str, Any] = MappingProxyType({}),
+    entry: str = "",
 ) -> FollowedProgram | None:
-    """Follow a program that is started in a folder with the arguments `given`; None if it is not here.
+    """Follow a program that is started in a folder with these arguments; None if it is not here.
 
-    `rest` is the reason why it may have other arguments, or ""; `more` are the words after the value of an
-    argument, by its name. `environment` are the variables that a launch script sets.
+    `environment` are the variables that a launch script sets, `entry` is the function that a console script
+    calls.
     """
 
     def configuration(name: str) -> Mapping[str, Any] | None:
@@ -148,7 +152,7 @@ def follow_program(
                 return _nested(text, each)
         return None
 
-    return follow(path, beside, configuration, given, rest, more, environment)
+    return follow(path, beside, configuration, arguments, environment, entry)
 
 
 def composed_document(name: str, configuration: Record) -> Document:

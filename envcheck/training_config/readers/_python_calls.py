@@ -231,7 +231,7 @@ class _PythonFile:
         # The class of the trainer counts, not that of its arguments: SFTTrainer takes TrainingArguments.
         return (
             *found,
-            self._other_calls(others, [call for call in arguments if call.name in _PLAIN_ARGUMENTS]),
+            self._other_calls(others, arguments),
         )
 
     def _followed_calls(self) -> Iterator[tuple[_Call, str]]:
@@ -315,10 +315,11 @@ class _PythonFile:
                     stack += [(child, why) for child in reversed(branch)]
             stack.append((node.test, condition))
 
-    def _other_calls(self, calls: Sequence[tuple[_Call, str]], standard: Sequence[_Call]) -> Document:
+    def _other_calls(self, calls: Sequence[tuple[_Call, str]], arguments: Sequence[_Call]) -> Document:
         """Return one document with the settings of all calls that do not make a trainer's arguments.
 
-        Of `standard`, calls of TrainingArguments, it has what they say of precision, for the defaults.
+        Of `arguments`, which make a trainer's arguments, it has what TrainingArguments says of precision, for
+        the defaults.
 
         A setting is Unknown if calls give it different values, or if its call runs only under a condition. As
         an exception, a setting of a call that loads a model is known if all such calls agree on it, because
@@ -345,7 +346,8 @@ class _PythonFile:
                 differs = before is not None and before.value != setting.value and setting.name != call.name
                 several = Unknown(f"several calls of {call.name} differ in it")
                 settings[setting.name] = setting._replace(value=several) if differs else setting
-        settings.update(self._of_plain_arguments(standard))
+        plain_ones = [call for call in arguments if call.name in _PLAIN_ARGUMENTS]
+        settings.update(self._of_plain_arguments(plain_ones))
         modules = self._contents.imported
         if self._complete is not None:
             modules = {*self._complete.unread}
@@ -357,6 +359,8 @@ class _PythonFile:
             freeze = self._place(frozen)
             settings["freezes_parameters"] = Setting("freezes_parameters", Section(), freeze, freeze)
         named = (Setting(name, self._names(words), place, place) for name, words in _NAMED.items())
+        if any(_trainer_of(call.name) == "trl" for call in arguments):  # their defaults depend on the release
+            settings["trl_arguments"] = Setting("trl_arguments", Section(("",)), place, place)
         if any(call.name == _MODEL for call, _ in calls) or self._builds_a_model():
             settings["makes_a_model"] = Setting("makes_a_model", Section(("",)), place, place)
         settings.update(self._of_training())

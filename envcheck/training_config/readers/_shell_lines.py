@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from envcheck.core.errors import InputError, Place
 from envcheck.core.records import NamedTuple
 from envcheck.training_config.document import Document
-from envcheck.training_config.readers import Beside, launch
+from envcheck.training_config.readers import Beside
 
 
 class ShellLine(NamedTuple):
@@ -17,16 +17,22 @@ class ShellLine(NamedTuple):
     line: int
 
 
-def documents(lines: Sequence[ShellLine], file: str, beside: Beside | None) -> tuple[Document, ...]:
+def documents(
+    lines: Sequence[ShellLine], file: str, beside: Beside | None, depth: int = 0
+) -> tuple[Document, ...]:
     """Return the documents of each launch line that trains.
+
+    `depth` counts the programs that started one another before.
 
     Raises:
         InputError: none of the lines starts a training, or they are not shell commands.
     """
+    from envcheck.training_config.readers import _launch_documents
+
     text = "\n".join(line.text for line in lines) + "\n"
     numbers = [line.line for line in lines]
     try:
-        found = launch.read(text, file, beside)
+        found = _launch_documents.documents(text, file, beside, depth)
     except InputError as error:
         raise InputError(_placed(error.place, numbers), error.problem) from None
     return tuple(_moved(document, numbers) for document in found)

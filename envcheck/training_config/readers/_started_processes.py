@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import shlex
 from collections.abc import Iterator, Sequence
 
@@ -11,7 +12,15 @@ from envcheck.core.facts import Tri, Unknown
 from envcheck.training_config.document import Document
 from envcheck.training_config.programs.follow import FollowedProgram
 from envcheck.training_config.programs.recorded_calls import FollowedCall
-from envcheck.training_config.programs.values import MISSING, Record, Value, is_list
+from envcheck.training_config.programs.values import (
+    MISSING,
+    Further,
+    Record,
+    Text,
+    UnknownWord,
+    Value,
+    is_list,
+)
 from envcheck.training_config.readers import Beside, _shell_lines
 
 _STARTS = {
@@ -21,6 +30,14 @@ _STARTS = {
 }  # fmt: skip
 """Functions that start a command, by the modules that have them."""
 
+_REPLACES = frozenset({"execv", "execve", "execvp", "execvpe", "posix_spawn", "posix_spawnp"})
+"""Functions of os whose second argument is a list of words."""
+
+_LAUNCHER_MODULES = frozenset({
+    "torch.distributed.run", "torch.distributed.launch", "deepspeed.launcher.runner",
+})  # fmt: skip
+"""Modules of launchers with a function `main` that takes their arguments."""
+
 _COMMAND_KEYWORDS = ("args", "cmd", "command")
 _SDK_COMMANDS = frozenset({"command", "CustomContainerTrainingJob", "ScriptRunConfig"})
 """Functions of SDKs with the keyword `command`: of Azure ML, Vertex AI."""
@@ -28,13 +45,21 @@ _SDK_COMMANDS = frozenset({"command", "CustomContainerTrainingJob", "ScriptRunCo
 _ESTIMATORS = frozenset({"HuggingFace", "PyTorch", "Estimator", "ModelTrainer"})
 """Classes of SageMaker, which give `hyperparameters` to the program `entry_point`."""
 
+_NAME = re.compile(r"[A-Za-z_]\w*")
 _LONGEST = 1 << 14  # characters of a command
 
 
-def documents(followed: FollowedProgram | None, file: str, beside: Beside) -> tuple[Document, ...]:
+def documents(
+    followed: FollowedProgram | None,
+    file: str,
+    beside: Beside,
+    before: Sequence[str] = (),
+    depth: int = 1,
+) -> tuple[Document, ...]:
     """Return the documents of the commands that a program starts and that train.
 
-    Empty if none does, or if the program trains by itself.
+    Empty if none does, or if the program trains by itself. `before` are shell commands that come first, as of
+    a change of the folder; `depth` counts the programs that started one another.
     """
     jobs = [call for call in followed.calls if _of_estimator(call)] if followed is not None else []
     if followed is None or (followed.trains is Tri.YES and not jobs):  # a job's `fit` starts it
@@ -42,8 +67,13 @@ def documents(followed: FollowedProgram | None, file: str, beside: Beside) -> tu
     lines = list(_lines(jobs or followed.calls))
     if not lines:
         return ()
+    known = {name: value for name, value in followed.environment.items() if isinstance(value, str)}
+    exports = [
+        f"export {name}={shlex.quote(value)}" for name, value in known.items() if _NAME.fullmatch(name)
+    ]
+    first = [_shell_lines.ShellLine(text, lines[0].line) for text in (*before, *exports)]
     with contextlib.suppress(InputError):
-        return _shell_lines.documents(lines, file, beside)
+        return _shell_lines.documents([*first, *lines], file, beside, depth)
     return ()
 
 
@@ -84,6 +114,11 @@ def _command(call: FollowedCall) -> Value:
             return call.arguments.positional[0]
         given = (call.arguments.keyword(name) for name in _COMMAND_KEYWORDS)
         return next((value for value in given if value is not MISSING), MISSING)
+    if call.owner == "os" and call.name in _REPLACES:
+        return call.arguments.get("args", 1)
+    if call.name == "main" and call.owner in _LAUNCHER_MODULES:
+        words = call.arguments.get("args", 0)
+        return ("python", "-m", call.owner, *words) if is_list(words) else MISSING
     if call.name in _SDK_COMMANDS and call.owner.startswith(("azure", "azureml", "google")):
         return call.arguments.keyword("command")
     return MISSING
@@ -93,10 +128,22 @@ def _text(command: Value) -> str:
     """Return a command as shell text; a word that is not known becomes a variable that is not set."""
     if isinstance(command, str):
         return command
-    if not is_list(command) or not command:
+    if isinstance(command, Text):
+        return "".join(map(_part, command.parts))
+    if not is_list(command) or not command or isinstance(command[0], Unknown | Further):
         return ""
-    words = [
-        shlex.quote(str(word)) if isinstance(word, str | int | float) else f"$COMPUTED_{number}"
-        for number, word in enumerate(command)
-    ]
-    return " ".join(words) if not isinstance(command[0], Unknown) else ""
+    return " ".join(_word(word, f"$COMPUTED_{number}") for number, word in enumerate(command))
+
+
+def _part(part: str | Unknown) -> str:
+    """Return a part of a command's text as shell text."""
+    return part if isinstance(part, str) else '"$COMPUTED"' if isinstance(part, UnknownWord) else "$COMPUTED"
+
+
+def _word(word: Value, hole: str) -> str:
+    """Return a word of a command as shell text; `hole` stands for what is not known."""
+    if isinstance(word, str | int | float):
+        return shlex.quote(str(word))
+    if isinstance(word, Text):
+        return "".join(shlex.quote(part) if isinstance(part, str) else f'"{hole}"' for part in word.parts)
+    return f'"{hole}"' if isinstance(word, UnknownWord) else hole

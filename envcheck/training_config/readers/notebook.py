@@ -46,6 +46,7 @@ def read(text: str, file: str, beside: Beside | None = None) -> tuple[Document, 
         InputError: the text is malformed, or no cell configures or starts a training.
     """
     from envcheck.training_config.programs.modules import parse
+    from envcheck.training_config.programs.parsers import GivenArguments
     from envcheck.training_config.readers import _python_calls, _shell_lines, json_text
     from envcheck.training_config.readers._program_source import follow_program
 
@@ -74,7 +75,7 @@ def read(text: str, file: str, beside: Beside | None = None) -> tuple[Document, 
         def in_notebook(name: str, source: str = source) -> str | None:
             return source if name == _NAME else beside(name) if beside is not None else None
 
-        followed = follow_program(_NAME, "", in_notebook, {})
+        followed = follow_program(_NAME, "", in_notebook, GivenArguments({}))
         trains = followed is not None and followed.trains is Tri.YES
         found += _python_calls.documents(source, file, [at for _, at in python], followed)
 

@@ -45,11 +45,13 @@ def read_with(text: str, file: str, beside: Beside) -> tuple[Document, ...]:
     Raises:
         InputError: the file calls nothing that configures a training.
     """
+    from envcheck.training_config.programs.parsers import GivenArguments
     from envcheck.training_config.readers import _python_calls, _started_processes
     from envcheck.training_config.readers._program_source import follow_program
 
     name = posixpath.basename(file)
-    followed = follow_program(name, "", lambda other: text if other == name else beside(other), {})
+    arguments = GivenArguments({})
+    followed = follow_program(name, "", lambda other: text if other == name else beside(other), arguments)
     if started := _started_processes.documents(followed, file, beside):
         return started
     return _python_calls.documents(text, file, (), followed)

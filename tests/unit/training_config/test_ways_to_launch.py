@@ -419,19 +419,20 @@ my-rl = "mine.cli:rl"
     [
         ("my-sft --steps 3", "bf16"),
         ("uv run my-sft --steps 3", "bf16"),
-        ("my-rl --steps 3", None),  # the module of several commands
-        ("my-sft other --steps 3", None),  # perhaps a subcommand
+        ("my-sft other --steps 3", "bf16"),
+        ("my-eval --steps 3", None),  # its function is not in the module, and does not train
     ],
 )
 def test_a_command_that_the_project_installs_is_its_module(
     tmp_path: Path, command: str, precision: str | None
 ) -> None:
-    program = f"def main():\n    {'    '.join(PROGRAM.strip().splitlines(keepends=True))}\nmain()\n"
+    body = "    ".join(PROGRAM.strip().splitlines(keepends=True))
+    program = f"def main():\n    {body}\nif __name__ == '__main__':\n    main()\n"
     files = {
         "run.sh": f"#!/bin/bash\n{command}\n",
         "pyproject.toml": OWN_COMMANDS,
         "src/mine/train/sft.py": program,
-        "src/mine/cli.py": program,
+        "src/mine/cli.py": "def rl():\n    pass\n",
     }
     if precision is None:
         with pytest.raises(InputError, match="nothing starts a training"):
