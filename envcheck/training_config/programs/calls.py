@@ -74,6 +74,10 @@ class Calls(Names):
         """Return the result of a method of a dictionary."""
 
     @abstractmethod
+    def content_of(self, value: Value) -> Value:
+        """Return the content of a configuration that the program has written, for its path."""
+
+    @abstractmethod
     def bound_call(self, owner: Value, name: str, given: Arguments, node: ast.Call) -> Value:
         """Return the result of a method of a text, a file, a parser or a library's object, or MISSING."""
 
@@ -176,6 +180,9 @@ class Calls(Names):
     def _call_library(self, called: Value, node: ast.Call, given: Arguments, scope: Variables) -> Value:
         """Return what a call of a library, or of something that is not known, returns."""
         name, owner = self._spelled(called, node)
+        given = given._replace(
+            keywords=tuple(each._replace(value=self.content_of(each.value)) for each in given.keywords)
+        )
         found = self.library(called, name, owner, node, given)
         if found is not MISSING:
             return found

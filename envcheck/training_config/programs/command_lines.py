@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from envcheck.core.facts import Unknown
-from envcheck.training_config.programs.hydra import ReadConfiguration, as_record, composed
+from envcheck.training_config.programs.hydra import ReadConfiguration, as_record, composed, put_at
 from envcheck.training_config.programs.modules import Module, Project, is_inside
 from envcheck.training_config.programs.parsers import (
     Commands,
@@ -34,6 +34,7 @@ from envcheck.training_config.programs.values import (
     Record,
     Thing,
     Value,
+    deepcopy,
     has_further,
     is_list,
     same,
@@ -62,6 +63,7 @@ class CommandLines(PythonConfigurations):
         self._choices: dict[str, Value] = {}  # the file that each group of a Hydra configuration takes
         self.opened: list[str] = []  # configuration files that were read
         self.configuration: tuple[str, Record] | None = None  # what Hydra composes, with the primary file
+        self.written: dict[str, Value] = {}  # the content of configurations that the program writes
         self._commands: list[Command] = []
         self._started_groups = False
 
@@ -93,6 +95,8 @@ class CommandLines(PythonConfigurations):
         path = source.path if isinstance(source, File) else source if isinstance(source, str) else None
         if path is None or path.lstrip().startswith(("{", "[")) or not is_inside(path):
             return MISSING
+        if isinstance(written := self.written.get(posixpath.normpath(path)), Record | Unknown):
+            return deepcopy(written) if isinstance(written, Record) else written
         content = self.read_configuration(path)
         if content is None:
             return Unknown(f"{path} is not here")
@@ -174,6 +178,20 @@ class CommandLines(PythonConfigurations):
             self._start_command(starts)
         else:
             self.start_group(starts)
+
+    def overrides(self, words: Value) -> Value:
+        """Return overrides such as `a.b=1`, those of the command line if `words` is None, as a record."""
+        if words is None:
+            named, rest = self.given, self.rest
+        elif is_list(words):
+            listed = given_in(words)
+            named, rest = listed.named, listed.rest
+        else:
+            named, rest = {}, "its overrides are computed"
+        found = Record({}, "namespace", rest=rest, born=len(self.conditions))
+        for name, value in named.items():
+            put_at(found, name.split("."), value)
+        return found
 
     def start_entry(self, module: Module, name: str) -> None:
         """Follow the function, or the group of commands, that a console script calls."""

@@ -223,8 +223,20 @@ class Expressions(ABC):
         one, other = self.value(node.left, scope), self.value(node.right, scope)
         if isinstance(node.op, ast.Div) and isinstance(one, str) and isinstance(other, str):
             return f"{one}/{other}"  # of a Path
+        if isinstance(one, Record) and isinstance(other, Record):
+            return self._both(one, other) if isinstance(node.op, ast.BitOr) else MISSING
         if isinstance(node.op, ast.Add) and _makes_text(one, other):
             return text_of((one, other))
+        return self._computed(node, one, other)
+
+    def _both(self, one: Record, other: Record) -> Record:
+        """Return the dictionary that `|` makes of two."""
+        both = Record(dict(one.items), one.role, rest=one.rest, born=len(self.conditions))
+        self.merge(both, other)
+        return both
+
+    def _computed(self, node: ast.BinOp, one: Value, other: Value) -> Value:
+        """Return the result of an operator on numbers, texts or lists, or MISSING."""
         function = _ARITHMETIC.get(type(node.op))
         numbers = type(one) in (int, float) and type(other) in (int, float)
         texts = (

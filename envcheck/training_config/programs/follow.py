@@ -26,7 +26,8 @@ class FollowedProgram(NamedTuple):
     those that its modules import, `followed` the functions and classes that it reaches. `incomplete` is the
     reason why some of its code may not have been reached, or "". `unfreezes` says that it makes parameters
     trainable, `trains` whether it starts a training. `environment` has the variables that it sets or was
-    given, `read_items` the names of the options and items that it reads.
+    given, `read_items` the names of the options and items that it reads, `written` the configurations that it
+    writes.
     """
 
     calls: tuple[FollowedCall, ...]
@@ -41,6 +42,7 @@ class FollowedProgram(NamedTuple):
     configuration: tuple[str, Record] | None = None
     environment: Mapping[str, Value] = MappingProxyType({})
     read_items: frozenset[str] = frozenset()
+    written: Mapping[str, Record] = MappingProxyType({})
 
 
 def follow(
@@ -88,6 +90,7 @@ def follow(
         follower.configuration,
         follower.environment,
         frozenset(follower.read_items),
+        {path: each for path, each in follower.written.items() if isinstance(each, Record)},
     )
 
 

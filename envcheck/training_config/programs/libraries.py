@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import posixpath
 import re
 import shlex
 from collections.abc import Mapping
@@ -37,12 +38,14 @@ from envcheck.training_config.programs.values import (
     Thing,
     Value,
     Variables,
+    deepcopy,
     entry_of,
     is_known,
     is_list,
     text_of,
     truth,
 )
+from envcheck.training_config.programs.variables import MERGES
 
 _NAMESPACES = frozenset({
     "AttrDict", "Box", "Bunch", "ConfigDict", "DotDict", "DotMap", "EasyDict", "Munch", "Namespace",
@@ -56,6 +59,7 @@ _OF_MODELS = frozenset({
 })  # fmt: skip
 """Attributes that every model of transformers has, with an adapter around it or without."""
 
+_WRITES = {"json": ("dump",), "yaml": ("dump", "safe_dump"), "OmegaConf": ("save",)}
 _MAKE_MODELS = ("from_pretrained", "get_peft_model", "from_config")
 _NO_MODELS = ("Tokenizer", "Processor", "Config", "Scheduler", "Extractor", "Pipeline")
 _STARTS_FUNCTION = frozenset({"notebook_launcher", "debug_launcher", "spawn"})
@@ -264,6 +268,20 @@ class Follower(DataclassParsers):
             return self._namespace(first, given)
         return self._special(name, module, first, given, node)
 
+    def content_of(self, value: Value) -> Value:
+        """Return the content of a configuration that the program has written, for its path."""
+        path = posixpath.normpath(value) if isinstance(value, str) and value.endswith(".json") else ""
+        return self.written.get(path, value) if path else value
+
+    def _write(self, given: Arguments) -> Value:
+        """Remember the content of a configuration that the program writes: a copy of a record."""
+        content, file = given.get("obj", 0), given.get("fp", 1)
+        path = file.path if isinstance(file, File) else file
+        if isinstance(path, str):
+            known = isinstance(content, Record) and not self.conditions
+            self.written[posixpath.normpath(path)] = deepcopy(content) if known else Unknown("it is written")
+        return None
+
     def _special(self, name: str, module: str, first: Value, given: Arguments, node: ast.Call) -> Value:
         """Return the result of a function that makes fields, starts programs, or makes objects."""
         found = self.of_configuration(name, module, given)
@@ -275,6 +293,8 @@ class Follower(DataclassParsers):
             found = first
         elif (module, name) == ("OmegaConf", "merge"):
             found = self._merged(given)
+        elif module == "OmegaConf" and name in ("from_cli", "from_dotlist"):
+            found = self.overrides(None if first is MISSING else first)
         elif name == "partial" and isinstance(first, ProjectFunction):
             bound = {**first.bound, **{each.name: each.value for each in given.keywords}}
             found = ProjectFunction(
@@ -291,7 +311,9 @@ class Follower(DataclassParsers):
         return found if found is not MISSING else self._of_processes(name, module, first, given)
 
     def _of_processes(self, name: str, module: str, first: Value, given: Arguments) -> Value:
-        """Return the words of a command, or MISSING; follow a function that several processes call."""
+        """Return the words of a command, or MISSING; follow what starts processes or writes their file."""
+        if name in _WRITES.get(module, ()):
+            return self._write(given)
         if name in _STARTS_FUNCTION and isinstance(first, ProjectFunction):
             self._started_function(name, first, given)
         if (module, name) == ("shlex", "split") and isinstance(first, str | Text):
@@ -375,12 +397,34 @@ class Follower(DataclassParsers):
             return self._item(owner, name, given)
         if name == "update":
             return self._updated(owner, given)
+        if name in MERGES:
+            return self._merged_into(owner, name, given)
         if name == "copy":
             return Record(dict(owner.items), owner.role, owner.made_from, owner.rest, len(self.conditions))
         self.note_reading(owner)
         if name in ("keys", "items", "values") and not owner.rest:
             return tuple(getattr(owner.items, name)())
         return Unknown(owner.rest or f"{name} of a dictionary is computed")
+
+    def _merged_into(self, owner: Record, name: str, given: Arguments) -> Value:
+        """Merge what a method of a configuration is given, or the command line, into it."""
+        first: Value = given.positional[0] if given.positional else MISSING
+        if name == "merge_from_file":
+            first = self._loaded(first)
+        elif name == "merge_with_cli":
+            first = self.overrides(None)
+        elif name == "merge_with_dotlist":
+            first = self.overrides(first)
+        elif name == "merge_from_list":
+            words = first if is_list(first) and all(isinstance(each, str) for each in first) else ()
+            pairs = zip(words[::2], words[1::2], strict=False)
+            first = self.overrides(tuple(f"{key}={value}" for key, value in pairs) or first)
+        if isinstance(first, Record):
+            merge_deep(owner, first)
+        else:
+            owner.rest = owner.rest or "other settings are merged into it"
+            owner.items.clear()
+        return None
 
     def _item(self, owner: Record, name: str, given: Arguments) -> Value:
         key = given.get("key", 0)

@@ -127,7 +127,10 @@ class Statements(Classes):
         guard = _is_main_guard(node.test)
         held = self.is_started() if guard else truth(self.value(node.test, scope))
         if held is not None:
-            return self.block(node.body if held else node.orelse, scope)
+            taken, other = (node.body, node.orelse) if held else (node.orelse, node.body)
+            if taken and isinstance(taken[-1], ast.Raise) and _asks_whether_given(node.test):
+                taken = other if held else []  # a training that runs was given what is missing here
+            return self.block(taken, scope)
         before = dict(scope.names)
         frame, test = self._frames[-1], quoted(node.test)
         returned = len(frame.returned)
@@ -334,6 +337,21 @@ def _appended_to(body: Sequence[ast.stmt]) -> set[str]:
         and node.func.attr in CHANGES_A_LIST
         and isinstance(node.func.value, ast.Name)
     }
+
+
+def _asks_whether_given(test: ast.expr) -> bool:
+    """Return whether a condition asks only which values there are: `a is None`, `not a.b`, `a or b`."""
+    match test:
+        case ast.Compare(
+            ops=[ast.Is() | ast.IsNot() | ast.Eq() | ast.NotEq()], comparators=[ast.Constant(value=None)]
+        ):
+            return isinstance(test.left, ast.Name | ast.Attribute | ast.Subscript)
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            return _asks_whether_given(operand)
+        case ast.BoolOp(values=values):
+            return all(map(_asks_whether_given, values))
+        case _:
+            return isinstance(test, ast.Name | ast.Attribute | ast.Subscript)
 
 
 def _names_in(target: ast.expr) -> list[str]:

@@ -135,6 +135,14 @@ class Record:
         return Unknown(self.rest) if self.rest else MISSING
 
 
+def deepcopy(record: Record) -> Record:
+    """Return a copy of a record, with copies of the records inside it."""
+    items = {
+        name: deepcopy(each) if isinstance(each, Record) else each for name, each in record.items.items()
+    }
+    return Record(items, record.role, record.made_from, record.rest, record.born)
+
+
 class NoItem:
     """Result for an item of a record that it does not have."""
 

@@ -38,6 +38,11 @@ from envcheck.training_config.programs.values import (
 _OF_THE_MAIN_PROCESS = frozenset({"is_main_process", "is_local_main_process", "is_world_process_zero"})
 _OF_GROUPS = frozenset({"add_command", "command", "group"})
 _DTYPES = frozenset({"bfloat16", "float16", "float32", "half", "float", "float64", "int8", "uint8"})
+MERGES = frozenset({
+    "merge_from_file", "merge_from_list", "merge_with", "merge_with_cli", "merge_with_dotlist",
+})  # fmt: skip
+"""Methods of OmegaConf's and yacs' configurations that merge others into them."""
+
 _DICTIONARY = frozenset({"get", "items", "keys", "values", "pop", "setdefault", "update", "copy"})
 
 
@@ -232,9 +237,10 @@ class Names(Expressions):
             found = self._in_class(owner.made_from, name, owner)
             if found is not MISSING:
                 return found
-        if owner.role == "namespace" and name in _DICTIONARY:
+        if owner.role == "namespace" and name in _DICTIONARY | MERGES:
             return Method(owner, name)
-        found = owner.get(name)
+        as_dictionary = Record(owner.items, rest=owner.rest, born=owner.born)
+        found = as_dictionary if name == "__dict__" else owner.get(name)
         if found is MISSING:
             self.names.add(name)
             return Unknown(f"{name} is computed when the program runs")

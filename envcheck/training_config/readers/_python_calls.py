@@ -223,7 +223,7 @@ class _PythonFile:
             return ()
         found = []
         for number, call in enumerate(arguments, 1):
-            settings = tuple(self._settings(call, ""))
+            settings = tuple(each for each in self._settings(call, "") if not _sizes_an_adapter(each))
             launch = number if len(arguments) > 1 else 0
             dialect = _trainer_of(call.name)
             document = Document(self.file, "json", settings, (call.name,), launch, dialect)
@@ -511,6 +511,15 @@ class _PythonFile:
         line = self.lines[node.lineno - 1] if own and node.lineno <= len(self.lines) else node.lineno
         length = (node.end_col_offset or 0) - node.col_offset if node.end_lineno == node.lineno else 1
         return Place(file or self.file, line, node.col_offset + 1, max(1, length))
+
+
+def _sizes_an_adapter(setting: Setting) -> bool:
+    """Return whether an argument is a project's own field such as `lora_r`, which only its code can apply.
+
+    No trainer's arguments have one. A flag such as `lora_enable` says at least what is off.
+    """
+    names_one = _NAMED["names_an_adapter"].search(setting.name.lower()) is not None
+    return names_one and not isinstance(setting.value, bool)
 
 
 def _strategy(call: _Call, value: Any, node: ast.expr) -> Any:

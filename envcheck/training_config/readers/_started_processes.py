@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 import shlex
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from envcheck.core.errors import InputError
 from envcheck.core.facts import Tri, Unknown
@@ -19,6 +21,7 @@ from envcheck.training_config.programs.values import (
     Text,
     UnknownWord,
     Value,
+    is_known,
     is_list,
 )
 from envcheck.training_config.readers import Beside, _shell_lines
@@ -45,6 +48,7 @@ _SDK_COMMANDS = frozenset({"command", "CustomContainerTrainingJob", "ScriptRunCo
 _ESTIMATORS = frozenset({"HuggingFace", "PyTorch", "Estimator", "ModelTrainer"})
 """Classes of SageMaker, which give `hyperparameters` to the program `entry_point`."""
 
+_WRITTEN = (".json", ".yaml", ".yml")
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _LONGEST = 1 << 14  # characters of a command
 
@@ -71,10 +75,29 @@ def documents(
     exports = [
         f"export {name}={shlex.quote(value)}" for name, value in known.items() if _NAME.fullmatch(name)
     ]
-    first = [_shell_lines.ShellLine(text, lines[0].line) for text in (*before, *exports)]
+    files = [line for path, record in followed.written.items() for line in _writing(path, record)]
+    first = [_shell_lines.ShellLine(text, lines[0].line) for text in (*before, *exports, *files)]
     with contextlib.suppress(InputError):
         return _shell_lines.documents([*first, *lines], file, beside, depth)
     return ()
+
+
+def _writing(path: str, record: Record) -> Iterator[str]:
+    """Yield the shell lines that write a configuration as the program does, if all of it is known."""
+    content = _plain(record)
+    if content is not None and path.endswith(_WRITTEN):
+        yield from (f"cat > {shlex.quote(path)} <<'END_OF_FILE'", json.dumps(content), "END_OF_FILE")
+
+
+def _plain(value: Value) -> Any:
+    """Return a known value as JSON has it, or None if a part of it is not known."""
+    if isinstance(value, Record):
+        inner = {name: _plain(each) for name, each in value.items.items()}
+        lacks = any(inner[name] is None and each is not None for name, each in value.items.items())
+        return None if lacks or value.rest else inner
+    if is_list(value):
+        return [*value] if is_known(value) else None
+    return value if is_known(value) else None
 
 
 def _lines(calls: Sequence[FollowedCall]) -> Iterator[_shell_lines.ShellLine]:

@@ -330,3 +330,85 @@ def test_hostile_words_and_slices_stop_nothing(tmp_path: Path) -> None:
     )
     files = {"train.py": program, "a.sh": "python train.py $A -- --x= -5 '' \"$B\"\n"}
     assert facts_of(tmp_path, "a.sh", files)["lora_rank"] == 16
+
+
+MERGED = {
+    "cli": "cfg = OmegaConf.merge(OmegaConf.load('a.yaml'), OmegaConf.from_cli())",
+    "with cli": "cfg = OmegaConf.load('a.yaml')\ncfg.merge_with_cli()",
+    "dotlist": "cfg = OmegaConf.load('a.yaml')\ncfg.merge_with(OmegaConf.from_dotlist(sys.argv[1:]))",
+    "dictionaries": (
+        "cfg = yaml.safe_load(open('a.yaml'))\n"
+        "more = {'lora': cfg['lora'] | {'rank': int(sys.argv[1].split('=')[1])}}\n"
+        "cfg = argparse.Namespace(**{**cfg, **more})\ncfg.__dict__.update({'x': 1})"
+    ),
+}
+
+
+@pytest.mark.parametrize("merged", MERGED.values(), ids=MERGED)
+def test_settings_that_are_merged_are_followed(tmp_path: Path, merged: str) -> None:
+    program = (
+        f"{TRAINING}\nimport argparse, sys, yaml\nfrom omegaconf import OmegaConf\n{merged}\n"
+        "rank = cfg.lora.rank if hasattr(cfg.lora, 'rank') else cfg.lora['rank']\nlora(rank, cfg.bf16)\n"
+    )
+    files = {"train.py": program, "a.yaml": "bf16: true\nlora:\n  rank: 8\n  alpha: 16\n"}
+    found = facts_of(tmp_path, "a.sh", {**files, "a.sh": "python train.py lora.rank=64\n"})
+    assert (found["lora_rank"], found["precision"]) == (64, "bf16")
+
+
+def test_a_program_that_asks_for_an_argument_was_given_it(tmp_path: Path) -> None:
+    checks = (
+        "import argparse\np = argparse.ArgumentParser()\np.add_argument('--data')\np.add_argument('--other')\n"
+        "args = p.parse_args()\nif args.data is None and not args.other:\n    raise ValueError('data')\n"
+        "if args.data:\n    pass\nelif args.other is not None:\n    pass\nelse:\n    raise ValueError('data')\n"
+    )
+    program = f"{TRAINING}\n{checks}\nlora(64)\n"
+    assert facts_of(tmp_path, "train.py", {"train.py": program})["lora_rank"] == 64
+
+
+ZERO = "import json\nzero = {'zero_optimization': {'stage': 2}, 'bf16': {'enabled': True}}\n"
+WRITES = f"{ZERO}with open('ds.json', 'w') as file:\n    json.dump(zero, file, indent=2)\n"
+
+
+def test_a_configuration_that_the_program_writes_is_the_one_that_it_uses(tmp_path: Path) -> None:
+    trains = (
+        "from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
+        "model = AutoModelForCausalLM.from_pretrained('gpt2')\n"
+        "Trainer(model=model, args=TrainingArguments('out', bf16=True, deepspeed='ds.json')).train()\n"
+    )
+    files = {"train.py": WRITES + trains, "a.sh": "deepspeed train.py\n"}
+    found = facts_of(tmp_path, "a.sh", files)
+    assert (found["parallel"], found["zero_stage"]) == ("deepspeed", 2)
+
+
+def test_a_configuration_that_the_program_writes_for_another_one(tmp_path: Path) -> None:
+    start = (
+        f"{WRITES}import subprocess\nsubprocess.run(['deepspeed', 'train.py', '--deepspeed', 'ds.json'])\n"
+    )
+    train = (
+        "from transformers import AutoModelForCausalLM, HfArgumentParser, Trainer, TrainingArguments\n"
+        "args, = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()\n"
+        "Trainer(model=AutoModelForCausalLM.from_pretrained('gpt2'), args=args).train()\n"
+    )
+    files = {"start.py": start, "train.py": train, "a.sh": "python start.py\n"}
+    found = facts_of(tmp_path, "a.sh", files)
+    assert (found["parallel"], found["zero_stage"]) == ("deepspeed", 2)
+
+
+def test_the_size_of_an_adapter_that_is_off_is_no_fact(tmp_path: Path) -> None:
+    program = (
+        "from dataclasses import dataclass, field\nimport transformers\n"
+        "from peft import LoraConfig, get_peft_model\n"
+        "@dataclass\nclass TrainingArguments(transformers.TrainingArguments):\n"
+        "    lora_enable: bool = False\n    lora_r: int = 64\n    optim: str = field(default='adamw_torch')\n"
+        "parser = transformers.HfArgumentParser(TrainingArguments)\n"
+        "args, = parser.parse_args_into_dataclasses()\n"
+        "model = transformers.AutoModelForCausalLM.from_pretrained('gpt2')\n"
+        "if args.lora_enable:\n    model = get_peft_model(model, LoraConfig(r=args.lora_r))\n"
+        "transformers.Trainer(model=model, args=args).train()\n"
+    )
+    files = {"train.py": program, "a.sh": "torchrun --nproc_per_node 2 train.py --output_dir o --bf16 True\n"}
+    found = facts_of(tmp_path, "a.sh", files)
+    assert (found["adapter"], found.get("lora_rank"), found["optimizer"]) == ("none", None, "adamw_torch")
+    files["a.sh"] = files["a.sh"].replace("--bf16", "--lora_enable True --bf16")
+    found = facts_of(tmp_path, "a.sh", files)
+    assert (found["adapter"], found["lora_rank"]) == ("lora", 64)
