@@ -1,0 +1,111 @@
+"""Words for values of training facts in conditions, where the vocabulary has none or only a short label.
+
+A key is a value, or an operator with its operand (`!=none`); `*` stands for every other value, which takes
+the place of its `{}`. An empty phrase leaves the condition out, because it says nothing to a reader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+CONDITION_WORDS: Mapping[str, Mapping[str, str]] = {
+    "train.adapter": {
+        "p_tuning": "P-tuning",
+        "multitask_prompt": "multitask prompt tuning",
+        "hra": "HRA",
+        "ln_tuning": "LN tuning",
+        "poly": "Poly",
+        "xlora": "X-LoRA",
+        "fourierft": "FourierFT",
+        "vblora": "VB-LoRA",
+        "bone": "Bone",
+        "randlora": "RandLoRA",
+        "c3a": "C3A",
+        "road": "RoAd",
+        "waveft": "WaveFT",
+        "cpt": "CPT",
+        "adaption_prompt": "LLaMA-Adapter",
+        "trainable_tokens": "trainable tokens",
+        "delora": "DeLoRA",
+    },
+    "train.quantization": {
+        "int4": "an int4 base",
+        "gptq": "a GPTQ base",
+        "awq": "an AWQ base",
+        "aqlm": "an AQLM base",
+        "eetq": "an EETQ base",
+        "quanto": "a Quanto base",
+        "fp8": "an fp8 base",
+        "mxfp4": "an MXFP4 base",
+        "hqq": "an HQQ base",
+    },
+    "train.precision": {"*": "{}", "tf32": "TF32"},
+    "train.parallel": {"!=none": "several processes", "!=deepspeed": "no DeepSpeed"},
+    "train.zero_stage": {">=0": "DeepSpeed", ">=1": "ZeRO", "0": "ZeRO stage 0"},
+    "train.offload_optimizer": {"!=cpu": "no CPU optimizer offload"},
+    "train.optimizer": {"*": "the optimizer {}"},
+    "train.lr_scheduler": {"*": "the learning-rate schedule {}"},
+    "train.model_type": {"present": "", "*": "a model of type {}"},
+    "train.report_to": {"*": "reports to {}"},
+    "train.trust_remote_code": {"true": "trust_remote_code", "false": "no trust_remote_code"},
+    "train.device_map": {"none": "no device_map", "!=none": "a device_map", "*": "device_map {}"},
+    "train.unsloth": {"true": "Unsloth", "false": "no Unsloth"},
+    "train.micro_batch_size": {"present": "", "*": "{} examples per step on a GPU"},
+    "train.gradient_accumulation_steps": {"present": ""},
+    "train.global_batch_size": {
+        "!={train.examples_per_step}": "a global batch size that is not micro batch x accumulation x processes"
+    },
+    "train.world_size": {">={gpus.visible}": "a process on each GPU"},
+    "train.tensor_parallel": {"*": "{} GPUs for each layer"},
+    "train.sequence_parallel": {"*": "{} GPUs for each sequence"},
+    "train.context_parallel": {"*": "{} GPUs for each sequence"},
+    "train.auto_find_batch_size": {"true": "auto_find_batch_size", "false": "no auto_find_batch_size"},
+    "train.compute_dtype": {"*": "bnb_4bit_compute_dtype {}"},
+    "train.quant_storage": {"*": "bnb_4bit_quant_storage {}"},
+    "train.zero_contiguous_gradients": {
+        "true": "contiguous gradients (ZeRO's default)",
+        "false": "no contiguous gradients",
+    },
+    "train.zero_reduce_scatter": {
+        "true": "reduce_scatter of ZeRO (its default)",
+        "false": "no reduce_scatter of ZeRO",
+    },
+    "train.zero_hpz_partition_size": {"*": "a ZeRO++ partition of {} processes"},
+    "train.zero_quantized_weights": {"true": "ZeRO++ quantised weights"},
+    "train.zero_quantized_gradients": {"true": "ZeRO++ quantised gradients"},
+    "train.zero_prefetch_by_model": {"true": 'an "auto" prefetch bucket of ZeRO-3'},
+    "train.zero_sized_by_model": {"true": '"auto" bucket sizes of ZeRO'},
+    "train.zero_allow_untested_optimizer": {"false": "no zero_allow_untested_optimizer"},
+    "train.zero_force_cpu_optimizer": {"true": "", "false": "zero_force_ds_cpu_optimizer false"},
+    "train.fsdp_wrap": {
+        "none": "no FSDP auto-wrap policy",
+        "peft": "FSDP units that PEFT chooses",
+        "transformer": "an FSDP unit for each layer",
+        "size": "FSDP units by size",
+    },
+    "train.fsdp_use_orig_params": {"true": "use_orig_params of FSDP", "false": "no use_orig_params of FSDP"},
+    "train.fsdp_state_dict": {"*": "an FSDP state dict of the kind {}"},
+    "train.fsdp_sharding": {"*": "the FSDP strategy {}"},
+    "train.fsdp_forward_prefetch": {"true": "forward prefetch of FSDP"},
+    "train.fsdp_activation_checkpointing": {
+        "true": "FSDP's own activation checkpointing",
+        "false": "no activation checkpointing of FSDP",
+    },
+    "train.fsdp_cpu_ram_efficient_loading": {"true": "cpu_ram_efficient_loading of FSDP"},
+    "train.fsdp_sync_module_states": {"false": "no sync_module_states of FSDP"},
+    "train.ddp_find_unused_parameters": {"true": "find_unused_parameters of DDP"},
+    "train.ddp_static_graph": {"true": "a static graph of DDP", "false": "no static graph of DDP"},
+    "train.save_only_model": {"true": "save_only_model", "false": "full checkpoints (no save_only_model)"},
+    "train.save_strategy": {"!=no": "checkpoints"},
+    "train.eval_strategy": {
+        "!=no": "evaluation",
+        "!={train.save_strategy}": "an evaluation strategy unlike the save strategy",
+    },
+    "train.saves_at_evaluations": {"false": "save_steps that are no multiple of eval_steps"},
+    "train.dataloader_workers": {"0": "no workers that load data", "*": "{} workers that load data"},
+    "train.dataloader_prefetch_factor": {"*": "{} batches loaded ahead"},
+    "train.dataloader_persistent_workers": {"true": "persistent workers that load data"},
+    "train.runs_accelerate": {"true": "an Accelerator of accelerate"},
+    "train.vllm": {"absent": ""},
+    "train.trainer": {"absent": "a program of your own"},
+}
