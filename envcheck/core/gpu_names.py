@@ -161,9 +161,9 @@ def other_vendor(name: str, rows: Iterable[Mapping[str, Any]]) -> str:
 
 
 def with_plain_count(name: str) -> str:
-    """Return a name with its count as `8x` before or `x8` behind it: `A100 x8` for `A100*8`."""
+    """Return a name with its count as `8x` before or `x8` behind it: `A100 x8` for `A100*8` and `A100x8`."""
     name = re.sub(r"^(\d{1,2}) ?(?:[*×]|[xX] |[卡张]) ?", r"\1x ", name.strip())  # noqa: RUF001
-    return re.sub(r" ?[*×] ?(\d{1,2})$", r" x\1", name)  # noqa: RUF001
+    return re.sub(r" ?(?:[*×] ?|(?<=\d)[xX])(\d{1,2})$", r" x\1", name)  # noqa: RUF001
 
 
 def instance_gpus(name: str, rows: Iterable[Mapping[str, Any]]) -> tuple[str, int] | None:

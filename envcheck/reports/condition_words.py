@@ -53,7 +53,7 @@ CONDITION_WORDS: Mapping[str, Mapping[str, str]] = {
     "train.micro_batch_size": {"present": "", "*": "{} examples per step on a GPU"},
     "train.gradient_accumulation_steps": {"present": ""},
     "train.global_batch_size": {
-        "!={train.examples_per_step}": "a global batch size that is not micro batch x accumulation x processes"
+        "!={train.examples_per_step}": "a global batch size unlike micro batch x accumulation x processes"
     },
     "train.world_size": {">={gpus.visible}": "a process on each GPU"},
     "train.tensor_parallel": {"*": "{} GPUs for each layer"},

@@ -149,11 +149,12 @@ def describe_by_address(requirements: Iterable[RequirementWithExtras], pinned: I
                 "index of your pip or uv settings"
             )
             continue
-        file, _, line = each.bare.origin.rpartition(":")
+        file = each.bare.origin.rpartition(":")[0]
         name = each.bare.package
         what = f"{name}, " if name else ""
         instead = f"; the lock has a release of {name}, which it replaces" if name in in_lock else ""
-        command = f"sed -n {line}p {shlex.quote(file)} | python -m pip install --no-deps -r /dev/stdin"
+        # The lock meets every other line of the file. The address itself may hold a login, and is not shown.
+        command = f"python -m pip install --no-deps -r {shlex.quote(file)}"
         notes.append(
             f"{each.bare.origin}: {what}an address instead of a release, is kept and not judged: install it "
             f"after the lock{instead}: {command}"
