@@ -74,12 +74,12 @@ printed signatures that cannot raise the message.
 Its `after` is filled in for the fourteen logs that were run again after the mending; none of them is wrong.
 
 Sample 19 was drawn by trainers, libraries and kinds of failures, 2024 to 2026, from 30 repositories, and run
-once before its misses were looked at: 44 logs of 44 threads, most of them the message and a few frames. 20 were
-cured and of 6 more the cause was named (44 to 73 % together, Wilson, 95 %); 12 were unknown, 1 hidden, 5 wrong
-(5 to 24 %). Of five logs the last line was completed from the title of the thread. Two wrong answers took a
-release for the cause of a name that no release has, or every release has; one called a package's own lazy
-module the user's code; one named the very line that fails as the place that sets the attribute; and one took an
-attribute that a method sets for one that older releases lack.
+once before its misses were looked at: 44 logs of 44 threads, most of them the message and a few frames. 20
+were cured and of 6 more the cause was named (44 to 73 % together, Wilson, 95 %); 12 were unknown, 1 hidden, 5
+wrong (5 to 24 %). Of five logs the last line was completed from the title of the thread. Two wrong answers
+took a release for the cause of a name that no release has, or every release has; one called a package's own
+lazy module the user's code; one named the very line that fails as the place that sets the attribute; and one
+took an attribute that a method sets for one that older releases lack.
 """
 
 from __future__ import annotations

@@ -85,6 +85,8 @@ class _Seen:
         names: the names that each release has, by whether that is known.
         open: the releases in which the module may have more names than can be read.
         asked: the releases in which a function answers to names, so that each has to be asked for.
+        imported: the names that it imports from elsewhere.
+        packaged: whether it is a package in some release.
 
     """
 
@@ -92,6 +94,8 @@ class _Seen:
     names: dict[str, dict[str, Tri]] = field(default_factory=dict)
     open: list[str] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
+    imported: set[str] = field(default_factory=set)
+    packaged: bool = False
 
 
 def read_versions(reader: PackageReader) -> tuple[str, ...]:
@@ -127,6 +131,8 @@ def _read_release(offers: ReleaseOffers, version: str, seen: dict[str, _Seen], i
             each.open.append(version)
             continue
         names, elsewhere = _names(offers, module)
+        each.packaged = each.packaged or offers.modules.is_package(module)
+        each.imported |= elsewhere
         imported |= elsewhere
         for name in names:
             each.names.setdefault(name, {})[version] = offers.has(f"{module}.{name}")
@@ -149,7 +155,13 @@ def _module(name: str, seen: _Seen, versions: tuple[str, ...], reader: PackageRe
         each: _spans(f"{name}.{each}", answers, seen, versions, reader)
         for each, answers in seen.names.items()
     }
-    return ModuleNames(name, spans_of(seen.having, versions), names_by_spans(spans), bool(seen.open))
+    return ModuleNames(
+        name,
+        spans_of(seen.having, versions),
+        names_by_spans(spans),
+        bool(seen.open),
+        tuple(each for each in seen.imported if not each.startswith("_")) if seen.packaged else None,
+    )
 
 
 def _spans(

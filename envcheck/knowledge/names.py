@@ -4,7 +4,9 @@ A file `peft.txt` says in its first lines which releases were read, and which na
 elsewhere. A line `[peft.tuners.lora] 0.3.0..` begins a module; the releases that have it are left out if all
 do. Below it, `= LoraModel` holds the names that are there in each of these releases, `0.3.0..0.9.0 is_bnb`
 the names that some of them have, and `? name` names of which that is not known. After the releases of a
-module, `?` says that it may have more names than are listed, and `~` that its releases are not known.
+module, `?` says that it may have more names than are listed, and `~` that its releases are not known. Of a
+package, `+ Any` holds the names that its own file imports from elsewhere; of other modules, the list in the
+first lines counts.
 
 Modules and names that begin with `_`, and modules in `UNLISTED`, are not in the file. A file without the line
 of imported names, such as that of Python, lists only what differs between releases.
@@ -44,7 +46,7 @@ UNLISTED = frozenset(
 UNLISTED_PREFIXES = ("_", "dummy_", "convert_", "modular_", "test_")
 """Beginnings of parts of the paths of modules that are not in the files either."""
 
-_OPEN, _UNSURE, _ALWAYS = "?", "~", "="
+_OPEN, _UNSURE, _ALWAYS, _ELSEWHERE = "?", "~", "=", "+"
 
 
 class NameRow(NamedTuple):
@@ -61,13 +63,15 @@ class NameRow(NamedTuple):
 class ModuleNames(NamedTuple):
     """A module, the releases that have it (None if that is not known), and its names.
 
-    `is_open` says that it may have more names than are listed.
+    `is_open` says that it may have more names than are listed. `imported` are the names that it imports from
+    elsewhere in some release, if it is a package.
     """
 
     module: str
     spans: tuple[Span, ...] | None
     rows: tuple[NameRow, ...] = ()
     is_open: bool = False
+    imported: tuple[str, ...] | None = None
 
 
 class Answer(Enum):
@@ -135,6 +139,8 @@ def names_text(
             having = _OPEN if row.spans is None else open_spans(row.spans, last)
             mark = _ALWAYS if row.spans == module.spans else having
             lines.append(f"{mark} {' '.join(sorted(row.names))}\n")
+        if module.imported is not None:
+            lines.append(f"{' '.join((_ELSEWHERE, *sorted(module.imported)))}\n")
     return "".join(lines)
 
 
@@ -157,17 +163,27 @@ def presence(text: str, module: str, name: str = "") -> Presence:
         return Presence(Answer.NONE, (), ends) if missing else UNKNOWN
     if section.spans is None:
         return UNKNOWN
-    if not name:
-        every = section.spans == (ends,)
-        return Presence(Answer.EVERY if every else Answer.SOME, section.spans, ends)
+    return _of_name(text, section, name, ends) if name else _of_module(text, section.spans, ends)
+
+
+def _of_module(text: str, spans: tuple[Span, ...], ends: Span) -> Presence:
+    """Return which releases have a listed module; a file of differences does not say that all have it."""
+    if spans != (ends,):
+        return Presence(Answer.SOME, spans, ends)
+    return Presence(Answer.EVERY, spans, ends) if _is_complete(text) else UNKNOWN
+
+
+def _of_name(text: str, section: ModuleNames, name: str, ends: Span) -> Presence:
+    """Return which releases have a name of a listed module, which may be a module itself."""
     row = next((row for row in section.rows if name in row.names), None)
-    below = None if row is not None else _section(text, f"{module}.{name}", ends)
+    below = None if row is not None else _section(text, f"{section.module}.{name}", ends)
     spans = row.spans if row is not None else below.spans if below is not None else None
     if spans is not None:
         every = spans == section.spans
         return Presence(Answer.EVERY if every else Answer.SOME, spans, ends, below is not None)
     closed = row is None and below is None and not section.is_open and _is_complete(text)
-    if closed and is_listed(name) and name not in _imported(text):
+    imported = _imported(text) if closed and section.imported is None else section.imported
+    if closed and is_listed(name) and name not in (imported or ()):
         return Presence(Answer.NONE, (), ends)
     return UNKNOWN
 
@@ -198,7 +214,7 @@ def modules_with(text: str, name: str) -> Iterator[tuple[str, tuple[Span, ...]]]
     while at >= 0:
         start, end = text.rfind("\n", 0, at) + 1, text.find("\n", at)
         line = text[start:end]
-        if not line.startswith(("#", "[", f"{_OPEN} ")) and name in line.split()[1:]:
+        if not line.startswith(("#", "[", _OPEN, _ELSEWHERE)) and name in line.split()[1:]:
             module = text[text.rfind("\n[", 0, start) + 2 : text.find("]", text.rfind("\n[", 0, start))]
             section = _section(text, module, ends)
             for row in section.rows if section is not None else ():
@@ -220,13 +236,14 @@ def _section(text: str, module: str, ends: Span) -> ModuleNames | None:
     named = [flag for flag in flags if flag != _OPEN]
     spans = parse_open_spans(named[0], ends[1]) if named else (ends,)
     rows = [line.split() for line in body.splitlines()]
-    alone = [mark for mark, *names in rows if not names]  # the older form, in which a line has the releases
-    spans = parse_open_spans(alone[0], ends[1]) if alone else spans
     return ModuleNames(
         module,
         spans,
-        tuple(NameRow(_spans(mark, spans, ends), tuple(names)) for mark, *names in rows),
+        tuple(
+            NameRow(_spans(mark, spans, ends), tuple(names)) for mark, *names in rows if mark != _ELSEWHERE
+        ),
         _OPEN in flags,
+        next((tuple(names) for mark, *names in rows if mark == _ELSEWHERE), None),
     )
 
 

@@ -77,6 +77,11 @@ class MissingName(NamedTuple):
     handed: str = ""
 
     @property
+    def plain_word(self) -> bool:
+        """Return whether texts use the name, such as `layer`, without meaning it."""
+        return self.kind == "name" and self.name.isalpha() and self.name.islower()
+
+    @property
     def of_any_module(self) -> bool:
         """Return whether a file or folder with the package's name may have been imported in its place."""
         return self.attribute and "." not in self.module
@@ -247,8 +252,6 @@ def rules_on(missing: MissingName, matrix: Matrix) -> Iterator[Rule]:
         mentioned = [each.rpartition(".")[2] for each in mentioned]
     if not packages and _OF_EVERY_CLASS.intersection(mentioned):
         return
-    if missing.kind == "name" and missing.name.isalpha() and missing.name.islower():
-        return  # a word such as `layer`, which texts use without meaning the name
     words = [re.compile(rf"(?<![\w.]){re.escape(each)}\b") for each in mentioned]
     for rule in matrix.rules:
         keys = {clause.key for table in rule.when for clause in table}

@@ -25,7 +25,8 @@ class LibraryAnswer(NamedTuple):
     from the object's, or beside it, that have it; `passed` the packages that pass the keyword; `optional` the
     file that imports the name only under a condition; `defined` the modules that have an undefined name in
     some releases; `refused` the packages no release of which takes the keyword. `own` says that the user's
-    own call may be at fault.
+    own call may be at fault. `outdated` are the releases whose base class has the attribute that their own
+    code asks for, while the object's class is another project's. `asked` says that the log shows who asks.
     """
 
     raises: tuple[FoundRaise, ...] = ()
@@ -38,6 +39,8 @@ class LibraryAnswer(NamedTuple):
     optional: tuple[SetAttribute, ...] = ()
     defined: tuple[Membership, ...] = ()
     refused: tuple[Membership, ...] = ()
+    outdated: tuple[Membership, ...] = ()
+    asked: bool = True
 
 
 def of_some_releases(places: Sequence[SetAttribute]) -> bool:
@@ -73,7 +76,7 @@ def library_lines(library: LibraryAnswer, inventory: Inventory, message: str = "
         yield f"    advice  {_ADVICE_ON_ANOTHER}"
     elif library.members:
         if_its = f"if it is the function of {library.members[0].package}: " if library.own else ""
-        yield f"    advice  {if_its}{_advice_on_members(library.members)}"
+        yield f"    advice  {if_its}{_advice_on_members(library.members, asked=library.asked)}"
     if library.members and library.members[0].derived:
         base = library.members[0].owner
         yield f"    note    a class derived from {base} may be written for another release of it"
@@ -96,9 +99,19 @@ _ADVICE_ON_ANOTHER = (
 )
 
 
-def _advice_on_members(members: Sequence[Membership]) -> str:
-    """Return what to do if an object lacks an attribute, or a call does not fit, in the installed release."""
+def _advice_on_members(members: Sequence[Membership], *, asked: bool) -> str:
+    """Return what to do if an object lacks an attribute, or a call does not fit, in the installed release.
+
+    Of a class that derives from the package's, an attribute may be missing in both directions: the package
+    may be too old for the code that asks, or its own code may ask what the class does not set.
+    """
     has = members[0].has
+    package = members[0].package
+    if members[0].derived and not asked and not has.startswith("("):
+        return (
+            f"if your own code asks for it, install a release of {package} that has it; if a file of "
+            f"{package} asks, the class was written for an older one: install that, or a newer project"
+        )
     if not has.startswith("("):
         return "install a release that has it, or the release of the calling package that this one fits"
     if has.endswith("=)") and "," not in has:
@@ -125,6 +138,14 @@ def _condition_lines(row: RaisedRow, *, instructs: bool) -> Iterator[str]:
 
 def _given_lines(library: LibraryAnswer) -> Iterator[str]:
     """Yield which places set or import what is missing, and who passes what is refused."""
+    for has in library.outdated[:_FEW]:
+        yield f"    asks    {has.package} itself, whose {has.owner} has {has.has}: {has.releases}"
+    if library.outdated:
+        package = library.outdated[0].package
+        yield (
+            f"    advice  the object's class was written for another release of {package}, before its code "
+            f"asked for this: install the release of {package} that the project names, or a newer project"
+        )
     seen: dict[tuple[str, str], SetAttribute] = {}
     for place in library.places:
         seen.setdefault((place.function, place.condition), place)

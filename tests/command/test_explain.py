@@ -421,7 +421,7 @@ KNOWN = "DeepSpeed before 0.14.1 cannot be imported beside torch 2.4 or newer"
         ("RuntimeError: the flux is out of phase\n", None, "Failed, cause not known: RuntimeError: the flux"),
         ("ModuleNotFoundError: No module named 'flash_attn'\n", None, "Failed: "),
         ("ModuleNotFoundError: No module named 'torch'\n", None, "Failed: torch is not installed"),
-        ("ImportError: cannot import name 'x' from 'peft' (/e/site-packages/peft/__init__.py)\n", None, "Failed: this release of peft does not have x of peft"),
+        ("ImportError: cannot import name 'x' from 'peft' (/e/site-packages/peft/__init__.py)\n", None, "Failed: no release of peft (0.0.1 to "),
         ("Bus error (core dumped)\n", None, "Failed: Bus error (core dumped). Possible problem: Shared memory is too small"),
         ("step 1 loss 0.5\n", None, "No failure found in this log."),
     ],
@@ -869,11 +869,11 @@ def test_a_missing_name_is_told_with_both_packages_and_their_releases(tmp_path: 
     frame = (
         '  File "/e/lib/python3.11/site-packages/trl/core.py", line 3, in <module>\n    from peft import Q\n'
     )
-    said = "ImportError: cannot import name 'Quux' from 'peft' (/e/lib/python3.11/site-packages/peft/__init__.py)"
+    said = "ImportError: cannot import name 'BoneConfig' from 'peft' (/e/lib/python3.11/site-packages/peft/__init__.py)"
     (tmp_path / "log").write_text(f"Traceback (most recent call last):\n{frame}{said}\n")
     (tmp_path / "facts.toml").write_text('[pkg]\npeft = "0.11.1"\ntrl = "0.20.0"\n')
     ran = envcheck("explain", "log", "--facts", "facts.toml", cwd=tmp_path)
-    assert "trl 0.20.0 asks for Quux of peft, which peft 0.11.1 does not have" in ran.out
+    assert "trl 0.20.0 asks for BoneConfig of peft, which peft 0.11.1 does not have" in ran.out
 
 
 def test_a_name_of_a_half_imported_module_is_a_matter_of_ones_own_files(tmp_path: Path) -> None:

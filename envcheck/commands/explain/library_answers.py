@@ -96,7 +96,7 @@ def stated_package_that_takes(event: Event, inventory: Inventory) -> str:
 
 def with_kind(cause: Cause, library: LibraryAnswer) -> Cause:
     """Return the cause; its kind says that a library's check or a difference between releases explains it."""
-    if library.members or library.passed or library.defined:
+    if library.members or library.passed or library.defined or library.outdated:
         return cause if library.own else cause._replace(kind="version")
     if library.optional:
         return cause._replace(kind="missing")
@@ -167,8 +167,14 @@ def _on_attribute(
     if meant is not None:
         texts = {package: text for package, text in texts.items() if package in meant}
         given_texts = {package: text for package, text in given_texts.items() if package in meant}
-    found = tuple(has for has in found if has.package != asks)  # a release has what its own code asks for
-    found = _without_frameworks(found, named)
+    # A release has what its own code asks for, unless a class of another project took its base's place.
+    outdated = tuple(
+        has
+        for has in found
+        if has.package == asks and has.derived and not _is_defined(texts_in("members"), missing)
+    )
+    found = tuple(has for has in found if has.package != asks)
+    found = () if outdated else _without_frameworks(found, named)
     classes = members.related_classes(texts, missing.owner) if missing.owner else ()
     # A place whose condition reads the attribute sets it anew, so another one had set it before; one that
     # asks whether the object has something replaces what the class has.
@@ -189,9 +195,21 @@ def _on_attribute(
     places = _without_later_ones(_by_those_who_ask(places, missing.name, asks, defining))
     if found:  # then another release is meant, not a place from which a package sets it in some cases
         places = tuple(place for place in places if place.own)
-    if not (found or places or derived or beside):
+    if not (found or places or derived or beside or outdated):
         return None
-    return LibraryAnswer(members=_libraries_first(found), places=places, derived=derived, classes=beside)
+    return LibraryAnswer(
+        members=_libraries_first(found),
+        places=() if outdated else places,
+        derived=derived,
+        classes=beside,
+        outdated=outdated,
+        asked=missing.place is not None,
+    )
+
+
+def _is_defined(texts: Mapping[str, str], missing: MissingAttribute) -> bool:
+    """Return whether a package has the class of the object, by its name."""
+    return any(_has_class(text, missing) for text in texts.values())
 
 
 def _releases_with(

@@ -630,3 +630,117 @@ def test_a_processor_in_the_place_of_a_tokenizer_is_told(explained: Explain) -> 
     said = "AttributeError: 'Gemma3Processor' object has no attribute 'tokenize'"
 
     assert "processor.tokenizer" in answer(explained(f"{said}\n"))
+
+
+# --- which releases have a name -------------------------------------------------------------------------
+
+
+def test_a_name_that_no_release_has_is_not_one_of_releases(explained: Explain) -> None:
+    found = explained("ImportError: cannot import name 'LoraConfigs' from 'peft'\n")
+
+    assert found.code == UNEXPLAINED
+    assert answer(found).startswith("Failed: no release of peft (0.0.1 to ")
+    assert "or the name is misspelt" in answer(found)
+
+
+def test_a_name_that_every_release_has_points_at_what_is_imported(explained: Explain) -> None:
+    found = explained("ImportError: cannot import name 'LoraConfig' from 'peft'\n")
+
+    assert "Failed: every release of peft has LoraConfig of peft" in answer(found)
+    assert "in a release that has it" not in answer(found)
+
+
+def test_a_name_that_moved_is_said_to_be_elsewhere(explained: Explain) -> None:
+    found = answer(
+        explained("ImportError: cannot import name 'process_image' from 'verl.utils.dataset.rl_dataset'\n")
+    )
+
+    assert "is in   verl.utils.dataset.vision_utils.process_image (in verl from 0.4.0 on)" in found
+    assert "or import it from where it is" in found
+
+
+def test_a_module_of_every_release_has_to_be_imported_before_it_is_an_attribute(explained: Explain) -> None:
+    asked = (f"{SITE}/somewhere/patch.py", 18, "<module>", "peft.tuners.lora")
+    found = answer(explained(traceback("AttributeError: module peft.tuners has no attribute lora", asked)))
+
+    assert "which was not imported before somewhere read it" in found
+    assert "the line `import peft.tuners.lora` has to run before" in found
+
+
+def test_what_others_ask_of_a_module_is_not_said_to_be_it(explained: Explain) -> None:
+    found = answer(explained("ModuleNotFoundError: No module named 'trl.trainer'\n"))
+
+    assert "has it  trl.trainer: in trl from 0.2.0 on" in found
+    assert "ORPOTrainer" not in found
+
+
+# --- attributes of base classes -------------------------------------------------------------------------
+
+
+def test_an_attribute_is_looked_up_in_the_base_of_another_package(explained: Explain) -> None:
+    asked = (f"{SITE}/trl/trainer/sft_trainer.py", 300, "train", "self.tokenizer.padding_side")
+    found = answer(
+        explained(traceback("AttributeError: 'SFTTrainer' object has no attribute 'tokenizer'", asked))
+    )
+
+    assert "has it  transformers up to 4.57: Trainer.tokenizer" in found
+    assert "ms-swift" not in found
+
+
+def test_the_tokenizer_of_any_model_derives_from_the_base_of_all(explained: Explain) -> None:
+    found = answer(explained("AttributeError: BertTokenizer has no attribute batch_encode_plus\n"))
+
+    assert "has it  transformers up to 4.57: PreTrainedTokenizerBase.batch_encode_plus" in found
+
+
+def test_a_trainer_with_a_word_of_its_own_derives_from_the_one_without(explained: Explain) -> None:
+    found = answer(explained("AttributeError: 'GRPOEnvTrainer' object has no attribute 'llm'\n"))
+
+    assert "GRPOTrainer.llm" in found
+    assert "if a file of trl asks, the class was written for an older one" in found
+
+
+def test_a_library_that_asks_its_own_attribute_of_a_projects_class_is_newer(explained: Explain) -> None:
+    asked = (f"{SITE}/trl/trainer/grpo_trainer.py", 900, "_prepare", "if step % self.num_iterations == 0:")
+    found = answer(
+        explained(traceback("AttributeError: 'XGRPOTrainer' object has no attribute 'num_iterations'", asked))
+    )
+
+    assert "asks    trl itself, whose GRPOTrainer has num_iterations: from 0.16.0 on" in found
+    assert "has it" not in found
+
+
+def test_the_function_that_fails_is_not_said_to_set_what_it_misses(explained: Explain) -> None:
+    asked = (
+        f"{SITE}/accelerate/utils/other.py",
+        180,
+        "extract_model_from_parallel",
+        "model = model._orig_mod",
+    )
+    found = answer(
+        explained(
+            traceback("AttributeError: 'DistributedDataParallel' object has no attribute '_orig_mod'", asked)
+        )
+    )
+
+    assert "set by" not in found
+
+
+def test_an_argument_that_a_line_hands_on_comes_from_elsewhere(explained: Explain) -> None:
+    made = (f"{SITE}/trl/trainer/sft_trainer.py", 152, "__init__", "args = SFTConfig(**args_as_dict)")
+    found = answer(
+        explained(
+            traceback("TypeError: SFTConfig.__init__() got an unexpected keyword argument 'my_cache'", made)
+        )
+    )
+
+    assert "trl hands my_cache on (in **args_as_dict) to SFTConfig.__init__()" in found
+    assert "my_cache comes from what args_as_dict holds" in found
+
+
+def test_a_message_that_begins_below_its_exception_is_shown(explained: Explain) -> None:
+    found = answer(
+        explained("ImportError: \n[sgl_kernel] CRITICAL: Could not load any common_ops library!\n")
+    )
+
+    assert "ImportError: [sgl_kernel] CRITICAL: Could not load any common_ops library!" in found
