@@ -156,7 +156,7 @@ UNBOUNDED_PARSERS = {
     "envcheck/api.py": "its own report",
     "envcheck/commands/atlas_tables.py": "shipped tables",
     "envcheck/commands/examine.py": "the compiled matrix",
-    "envcheck/commands/library_answers.py": "shipped names",
+    "envcheck/commands/explain/library_answers.py": "shipped names",
     "envcheck/commands/fit/__init__.py": "shipped tables",
     "envcheck/commands/fleet/judging.py": "shipped tables",
     "envcheck/commands/gate_runtime.py": "may import the standard library only; 4 MiB of JSON at most",

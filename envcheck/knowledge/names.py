@@ -74,7 +74,7 @@ class ModuleNames(NamedTuple):
     imported: tuple[str, ...] | None = None
 
 
-class Answer(Enum):
+class InReleases(Enum):
     """Which of the releases that have a module have a name, or which releases have a module."""
 
     SOME = "some"
@@ -90,7 +90,7 @@ class Presence(NamedTuple):
     the one that was asked about: an attribute of this name is there once something has imported it.
     """
 
-    answer: Answer
+    answer: InReleases
     spans: tuple[Span, ...] = ()
     ends: Span = ("", "")
     is_module: bool = False
@@ -105,7 +105,7 @@ class Presence(NamedTuple):
         return is_in_spans(version, self.spans, self.ends)
 
 
-UNKNOWN = Presence(Answer.UNKNOWN)
+UNKNOWN = Presence(InReleases.UNKNOWN)
 
 
 def is_listed(module: str) -> bool:
@@ -160,7 +160,7 @@ def presence(text: str, module: str, name: str = "") -> Presence:
     section = _section(text, module, ends)
     if section is None:
         missing = not name and _lacks_module(text, module, ends)
-        return Presence(Answer.NONE, (), ends) if missing else UNKNOWN
+        return Presence(InReleases.NONE, (), ends) if missing else UNKNOWN
     if section.spans is None:
         return UNKNOWN
     return _of_name(text, section, name, ends) if name else _of_module(text, section.spans, ends)
@@ -169,8 +169,8 @@ def presence(text: str, module: str, name: str = "") -> Presence:
 def _of_module(text: str, spans: tuple[Span, ...], ends: Span) -> Presence:
     """Return which releases have a listed module; a file of differences does not say that all have it."""
     if spans != (ends,):
-        return Presence(Answer.SOME, spans, ends)
-    return Presence(Answer.EVERY, spans, ends) if _is_complete(text) else UNKNOWN
+        return Presence(InReleases.SOME, spans, ends)
+    return Presence(InReleases.EVERY, spans, ends) if _is_complete(text) else UNKNOWN
 
 
 def _of_name(text: str, section: ModuleNames, name: str, ends: Span) -> Presence:
@@ -180,11 +180,11 @@ def _of_name(text: str, section: ModuleNames, name: str, ends: Span) -> Presence
     spans = row.spans if row is not None else below.spans if below is not None else None
     if spans is not None:
         every = spans == section.spans
-        return Presence(Answer.EVERY if every else Answer.SOME, spans, ends, below is not None)
+        return Presence(InReleases.EVERY if every else InReleases.SOME, spans, ends, below is not None)
     closed = row is None and below is None and not section.is_open and _is_complete(text)
     imported = _imported(text) if closed and section.imported is None else section.imported
     if closed and is_listed(name) and name not in (imported or ()):
-        return Presence(Answer.NONE, (), ends)
+        return Presence(InReleases.NONE, (), ends)
     return UNKNOWN
 
 

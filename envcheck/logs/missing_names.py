@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from envcheck.core.facts import normalised, package_key
 from envcheck.core.rules import Atlas, Matrix, Rule
 from envcheck.knowledge.atlas_rules import who_has_it
-from envcheck.knowledge.names import Answer, Presence
+from envcheck.knowledge.names import InReleases, Presence
 from envcheck.logs.diagnosis import checked_out, own_code
 from envcheck.logs.events import Event, Frame
 
@@ -208,8 +208,17 @@ def package_of(place: Frame | None, distributions: Mapping[str, str]) -> str:
         if found:
             module = rest.removesuffix(".py").replace("/", ".")
             return distribution_of(module, distributions)
-    root = checked_out(place.file.replace("\\", "/"))
+    root = checked_out(place.file.replace("\\", "/")) or _cut_root(place.file, distributions)
     return distributions.get(root) or normalised(root)
+
+
+_CUT_PATH = re.compile(r"(?P<root>[a-z]\w+)/(?:\w+/)+\w+\.py$")
+
+
+def _cut_root(file: str, distributions: Mapping[str, str]) -> str:
+    """Return the package of a path that somebody cut to what lies in site-packages: `verl/utils/fs.py`."""
+    found = _CUT_PATH.match(file)
+    return found["root"] if found and found["root"] in distributions else ""
 
 
 def packages_in(event: Event, distributions: Mapping[str, str]) -> frozenset[str]:
@@ -307,7 +316,7 @@ def _is_it(needs: str, missing: MissingName) -> bool:
 
 def ranges_in_names(missing: MissingName, presence: Presence) -> Iterator[str]:
     """Yield which releases have the name, if they are not all or none of those that have its module."""
-    if presence.answer is Answer.SOME:
+    if presence.answer is InReleases.SOME:
         path = missing.module if missing.kind == "module" else f"{missing.module}.{missing.name}"
         yield f"{path}: in {missing.lacks} {presence.words}"
 

@@ -7,7 +7,7 @@ import zipfile
 
 import pytest
 
-from envcheck.knowledge.names import Answer, presence
+from envcheck.knowledge.names import InReleases, presence
 from tests.command.test_tools import tool
 
 FIRST = {
@@ -54,25 +54,25 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.mark.parametrize(
     ("module", "name", "answer", "releases"),
     [
-        ("peft", "LoraConfig", Answer.EVERY, "0.1.0 to 0.2.0"),
-        ("peft", "PeftConfig", Answer.SOME, "from 0.2.0 on"),
-        ("peft", "old", Answer.SOME, "up to 0.1.0"),
-        ("peft", "Any", Answer.UNKNOWN, ""),  # it is imported from elsewhere
-        ("peft", "torch", Answer.NONE, ""),  # another module imports that, not the package's own file
-        ("peft", "Loraconfig", Answer.NONE, ""),
-        ("peft.config", "torch", Answer.UNKNOWN, ""),
-        ("peft.config", "_hidden", Answer.UNKNOWN, ""),
-        ("peft.native", "known", Answer.EVERY, "0.1.0 to 0.2.0"),
-        ("peft.native", "other", Answer.UNKNOWN, ""),  # a library made in C may have it
-        ("peft.tests", "", Answer.UNKNOWN, ""),
-        ("peft.tuner", "", Answer.SOME, "up to 0.1.0"),
-        ("peft.tuners", "lora", Answer.EVERY, "from 0.2.0 on"),
-        ("peft.tuners.lora", "LoraOnGpu", Answer.UNKNOWN, ""),  # whether a condition is met is not known
-        ("peft.tuners.dora", "", Answer.NONE, ""),
+        ("peft", "LoraConfig", InReleases.EVERY, "0.1.0 to 0.2.0"),
+        ("peft", "PeftConfig", InReleases.SOME, "from 0.2.0 on"),
+        ("peft", "old", InReleases.SOME, "up to 0.1.0"),
+        ("peft", "Any", InReleases.UNKNOWN, ""),  # it is imported from elsewhere
+        ("peft", "torch", InReleases.NONE, ""),  # another module imports that, not the package's own file
+        ("peft", "Loraconfig", InReleases.NONE, ""),
+        ("peft.config", "torch", InReleases.UNKNOWN, ""),
+        ("peft.config", "_hidden", InReleases.UNKNOWN, ""),
+        ("peft.native", "known", InReleases.EVERY, "0.1.0 to 0.2.0"),
+        ("peft.native", "other", InReleases.UNKNOWN, ""),  # a library made in C may have it
+        ("peft.tests", "", InReleases.UNKNOWN, ""),
+        ("peft.tuner", "", InReleases.SOME, "up to 0.1.0"),
+        ("peft.tuners", "lora", InReleases.EVERY, "from 0.2.0 on"),
+        ("peft.tuners.lora", "LoraOnGpu", InReleases.UNKNOWN, ""),  # whether a condition is met is not known
+        ("peft.tuners.dora", "", InReleases.NONE, ""),
     ],
 )
 def test_names_are_listed_with_their_releases(
-    text: str, module: str, name: str, answer: Answer, releases: str
+    text: str, module: str, name: str, answer: InReleases, releases: str
 ) -> None:
     found = presence(text, module, name)
 

@@ -324,9 +324,12 @@ def _without_any_number(found: tuple[Membership, ...]) -> tuple[Membership, ...]
 def _may_be_librarys(function: str, texts: Mapping[str, str]) -> bool:
     """Return whether a function may be a library's, as far as its name tells.
 
-    The constructor of a class that no library has, nor a base of it by name, is called by own code.
+    The constructor of a class that no library has, nor a base of it by name, is called by own code, and so is
+    a function that no library has, nor a method of its name.
     """
     owner, _, method = function.rpartition(".")
+    if not owner and not method.startswith("__"):
+        return any(f"({method})\n" in text or f".{method})\n" in text for text in texts.values())
     if method != "__init__" or not owner:
         return True
     known = members.related_classes(texts, owner)

@@ -15,7 +15,7 @@ from envcheck.core.facts import (
 )
 from envcheck.core.versions import compare
 from envcheck.knowledge import names
-from envcheck.knowledge.names import Answer, Presence
+from envcheck.knowledge.names import InReleases, Presence
 from envcheck.knowledge.release_spans import spans_in_words
 from envcheck.logs import missing_names
 from envcheck.logs.diagnosis import Cause, Diagnosis
@@ -85,7 +85,7 @@ def missing_answer(
     is_known = missing.lacks in published or missing.lacks == "torch" or missing.lacks in read
     is_known = is_known or missing.lacks in library_answers.texts_in("names")
     published_names = _presence(missing) if missing.installed and not missing.folder else names.UNKNOWN
-    certain = published_names.answer in (Answer.EVERY, Answer.NONE) or missing.folder
+    certain = published_names.answer in (InReleases.EVERY, InReleases.NONE) or missing.folder
     ranges = () if certain else _ranges(missing, published_names, known)
     calls = tuple(missing_names.ranges_of_overrides(missing, known.matrix.atlas()))
     version = inventory.known(package_key(missing.lacks)) if missing.lacks else None
@@ -95,7 +95,7 @@ def missing_answer(
         takes = library_answers.stated_package_that_takes(cause.event, inventory)
     return MissingAnswer(
         missing,
-        () if published_names.answer is Answer.NONE or missing.plain_word else rules,
+        () if published_names.answer is InReleases.NONE or missing.plain_word else rules,
         ranges,
         is_known,
         calls,
@@ -142,7 +142,11 @@ def _elsewhere(missing: MissingName, presence: Presence) -> Iterator[str]:
 
     That is another module of the package, or if no release has the name, the root of another package.
     """
-    if missing.kind != "name" or presence.answer not in (Answer.SOME, Answer.NONE) or presence.is_module:
+    if (
+        missing.kind != "name"
+        or presence.answer not in (InReleases.SOME, InReleases.NONE)
+        or presence.is_module
+    ):
         return
     if presence.spans and presence.spans[-1][1] == presence.ends[1]:
         return
@@ -155,7 +159,7 @@ def _elsewhere(missing: MissingName, presence: Presence) -> Iterator[str]:
     for module, spans in sorted(found, key=lambda each: (each[0].count("."), each[0]))[:_FEW]:
         words = spans_in_words(spans, presence.ends)
         yield f"{module}.{missing.name} (in {missing.lacks} {words})"
-    if not found and presence.answer is Answer.NONE:
+    if not found and presence.answer is InReleases.NONE:
         yield from _at_other_roots(missing)
 
 

@@ -9,7 +9,7 @@ from envcheck.core.facts import Fact
 from envcheck.core.findings import Finding, Report
 from envcheck.core.rules import Rule
 from envcheck.knowledge.members import Membership
-from envcheck.knowledge.names import UNKNOWN, Answer, Presence
+from envcheck.knowledge.names import UNKNOWN, InReleases, Presence
 from envcheck.logs.diagnosis import Diagnosis, EnvironmentMatch, own_code
 from envcheck.logs.environment import Platform
 from envcheck.logs.events import Frame, Log
@@ -46,17 +46,17 @@ class MissingAnswer(NamedTuple):
     @property
     def in_every_release(self) -> bool:
         """Return whether every release, or every one that is accepted, has what is missing."""
-        return self.always or self.published.answer is Answer.EVERY
+        return self.always or self.published.answer is InReleases.EVERY
 
     @property
     def in_no_release(self) -> bool:
         """Return whether no release has what is missing."""
-        return self.published.answer is Answer.NONE
+        return self.published.answer is InReleases.NONE
 
     @property
     def not_imported(self) -> bool:
         """Return whether an attribute is missing that is a module, which nothing has imported yet."""
-        every = self.published.answer is Answer.EVERY
+        every = self.published.answer is InReleases.EVERY
         return every and self.missing.attribute and self.published.is_module
 
     @property

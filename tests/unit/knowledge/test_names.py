@@ -3,7 +3,7 @@
 import pytest
 
 from envcheck.knowledge.names import (
-    Answer,
+    InReleases,
     ModuleNames,
     NameRow,
     modules_that_define,
@@ -47,30 +47,32 @@ DIFFERENCES = names_text("peft", MODULES, ["0.1.0", "0.9.0", "0.21.2"])
 @pytest.mark.parametrize(
     ("module", "name", "answer", "words"),
     [
-        ("peft", "LoHaConfig", Answer.SOME, "from 0.6.0 on"),
-        ("peft", "BoneConfig", Answer.SOME, "0.14.0 to 0.18.1"),
-        ("peft", "old_name", Answer.SOME, "up to 0.9.0, 0.11.0"),
-        ("peft", "LoraConfig", Answer.EVERY, "0.1.0 to 0.21.2"),
-        ("peft", "Bone", Answer.NONE, ""),
-        ("peft", "maybe", Answer.UNKNOWN, ""),
-        ("peft", "_private", Answer.UNKNOWN, ""),
-        ("peft", "Any", Answer.UNKNOWN, ""),  # some module imports it from elsewhere
-        ("peft.tuners", "bone", Answer.SOME, "0.14.0 to 0.18.1"),  # a module below it
-        ("peft.tuners", "tests", Answer.UNKNOWN, ""),  # modules of this name are not listed
-        ("peft.tuners.bone", "", Answer.SOME, "0.14.0 to 0.18.1"),
-        ("peft.tuners.bone", "BoneLayer", Answer.EVERY, "0.14.0 to 0.18.1"),  # of those with the module
-        ("peft.tuners.bone", "BoneLinear", Answer.SOME, "0.15.0 to 0.18.1"),
-        ("peft.tuners.lora", "", Answer.NONE, ""),
-        ("peft.tuners.lora.model", "", Answer.NONE, ""),
-        ("peft.helpers", "rescale", Answer.EVERY, "from 0.14.0 on"),
-        ("peft.helpers", "other", Answer.UNKNOWN, ""),  # it may have more names than are listed
-        ("peft.helpers.other", "", Answer.UNKNOWN, ""),
-        ("peft.kernels", "", Answer.UNKNOWN, ""),
-        ("peft.kernels", "run", Answer.UNKNOWN, ""),
-        ("other", "", Answer.UNKNOWN, ""),
+        ("peft", "LoHaConfig", InReleases.SOME, "from 0.6.0 on"),
+        ("peft", "BoneConfig", InReleases.SOME, "0.14.0 to 0.18.1"),
+        ("peft", "old_name", InReleases.SOME, "up to 0.9.0, 0.11.0"),
+        ("peft", "LoraConfig", InReleases.EVERY, "0.1.0 to 0.21.2"),
+        ("peft", "Bone", InReleases.NONE, ""),
+        ("peft", "maybe", InReleases.UNKNOWN, ""),
+        ("peft", "_private", InReleases.UNKNOWN, ""),
+        ("peft", "Any", InReleases.UNKNOWN, ""),  # some module imports it from elsewhere
+        ("peft.tuners", "bone", InReleases.SOME, "0.14.0 to 0.18.1"),  # a module below it
+        ("peft.tuners", "tests", InReleases.UNKNOWN, ""),  # modules of this name are not listed
+        ("peft.tuners.bone", "", InReleases.SOME, "0.14.0 to 0.18.1"),
+        ("peft.tuners.bone", "BoneLayer", InReleases.EVERY, "0.14.0 to 0.18.1"),  # of those with the module
+        ("peft.tuners.bone", "BoneLinear", InReleases.SOME, "0.15.0 to 0.18.1"),
+        ("peft.tuners.lora", "", InReleases.NONE, ""),
+        ("peft.tuners.lora.model", "", InReleases.NONE, ""),
+        ("peft.helpers", "rescale", InReleases.EVERY, "from 0.14.0 on"),
+        ("peft.helpers", "other", InReleases.UNKNOWN, ""),  # it may have more names than are listed
+        ("peft.helpers.other", "", InReleases.UNKNOWN, ""),
+        ("peft.kernels", "", InReleases.UNKNOWN, ""),
+        ("peft.kernels", "run", InReleases.UNKNOWN, ""),
+        ("other", "", InReleases.UNKNOWN, ""),
     ],
 )
-def test_the_releases_that_have_a_name_are_found(module: str, name: str, answer: Answer, words: str) -> None:
+def test_the_releases_that_have_a_name_are_found(
+    module: str, name: str, answer: InReleases, words: str
+) -> None:
     found = presence(TEXT, module, name)
 
     assert (found.answer, found.words) == (answer, words)
@@ -78,8 +80,8 @@ def test_the_releases_that_have_a_name_are_found(module: str, name: str, answer:
 
 @pytest.mark.parametrize(("module", "name"), [("peft", "Bone"), ("peft.tuners.lora", "")])
 def test_a_file_of_differences_does_not_say_what_no_release_has(module: str, name: str) -> None:
-    assert presence(TEXT, module, name).answer is Answer.NONE
-    assert presence(DIFFERENCES, module, name).answer is Answer.UNKNOWN
+    assert presence(TEXT, module, name).answer is InReleases.NONE
+    assert presence(DIFFERENCES, module, name).answer is InReleases.UNKNOWN
 
 
 def test_an_attribute_that_is_a_module_has_to_be_imported() -> None:

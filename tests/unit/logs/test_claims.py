@@ -744,3 +744,19 @@ def test_a_message_that_begins_below_its_exception_is_shown(explained: Explain) 
     )
 
     assert "ImportError: [sgl_kernel] CRITICAL: Could not load any common_ops library!" in found
+
+
+def test_a_path_that_is_cut_to_the_package_is_the_packages(explained: Explain) -> None:
+    asked = ("verl/models/transformers/qwen2_vl.py", 29, "<module>", "from peft import BoneConfig")
+    found = answer(explained(traceback("ImportError: cannot import name 'BoneConfig' from 'peft'", asked)))
+
+    assert "verl asks for BoneConfig of peft" in found
+    assert "your own code" not in found
+
+
+def test_nobody_is_said_to_pass_an_argument_to_a_function_of_no_library(explained: Explain) -> None:
+    said = (
+        "TypeError: resolve_chat_template_format() got an unexpected keyword argument 'trust_remote_code'\n"
+    )
+
+    assert "passes " not in answer(explained(said))
