@@ -13,7 +13,8 @@ Packages that exist as source only are built here if that compiles nothing, and 
 `--files`, a lock for this machine is treated so too: OpenRLHF's need nvcc.
 
 The result is written to lockfiles/manifest.toml and into the lock's header. The self-tests that were run are
-added to compat/matrix.toml as cells. The result is valid only as long as the lock has the pins that were
+added to compat/matrix.toml as cells. uv's cache lies in a separate folder, which is emptied when it exceeds
+CACHE_GIB, and removed at the end. The result is valid only as long as the lock has the pins that were
 tested. An interpreter of the lock's Python version must be on PATH, unless the lock is only unpacked, which
 takes uv.
 """
@@ -54,6 +55,8 @@ from envcheck.selftest.outcome import Outcome
 from envcheck.selftest.report import tally
 
 INSTALL_S = 1800
+CACHE_GIB = 20
+"""Size in GiB above which uv's cache is emptied; the files of one lock take up to 10."""
 LEVEL, RANKS = 3, 2
 MATRIX = FOLDER.parent / "compat/matrix.toml"
 ELF_MACHINES = {"linux-x86_64": 62, "linux-aarch64": 183}
@@ -294,20 +297,32 @@ def main(words: list[str]) -> int:
             print(f"{name}: not in lockfiles/manifest.toml")
             return 2
         groups.setdefault(digests[name], []).append(name)
-    for group in groups.values():
-        try:
-            foreign = "--files" in words or platforms[group[0]] != here
-            proofs = unpack(group) if foreign else prove(group, uv="--uv" in words)
-        except RuntimeError as error:
-            print(f"{', '.join(group)}: {error}", flush=True)
-            status = 1
-            continue
-        for name, proof in proofs.items():
-            if proof.result:
-                record(name, proof)
-            status = status or int(not proof.result)
-            print(f"{name}: {proof.result or 'failed'} {dict(proof.summary)}", flush=True)
+    with tempfile.TemporaryDirectory(prefix="envcheck-uv-cache-") as cache:
+        os.environ["UV_CACHE_DIR"] = cache  # noqa: TID251
+        for group in groups.values():
+            bound_folder(Path(cache), CACHE_GIB * 2**30)
+            try:
+                foreign = "--files" in words or platforms[group[0]] != here
+                proofs = unpack(group) if foreign else prove(group, uv="--uv" in words)
+            except RuntimeError as error:
+                print(f"{', '.join(group)}: {error}", flush=True)
+                status = 1
+                continue
+            for name, proof in proofs.items():
+                if proof.result:
+                    record(name, proof)
+                status = status or int(not proof.result)
+                print(f"{name}: {proof.result or 'failed'} {dict(proof.summary)}", flush=True)
     return status
+
+
+def bound_folder(folder: Path, limit: int) -> None:
+    """Empty a folder if its files take more than `limit` bytes; a file with several names counts once."""
+    files = (path.lstat() for path in folder.rglob("*") if not path.is_dir())
+    sizes = {file.st_ino: file.st_size for file in files}
+    if sum(sizes.values()) > limit:
+        for child in folder.iterdir():
+            shutil.rmtree(child) if child.is_dir() else child.unlink()
 
 
 if __name__ == "__main__":

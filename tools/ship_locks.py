@@ -2,8 +2,9 @@
 
 Each lock is the result of `pin --resolve` for a machine of which only the driver's family is known, with the
 oldest C library that torch's wheels support. A pattern such as `zero3-*/py312-*` selects locks by name;
-`--missing` skips locks that exist. If a combination of target, Python, driver and machine has no solution, no
-lock is written and the reason is printed.
+`--missing` skips locks that exist. If a combination of target, Python, driver and machine has no solution, or
+the index cannot be read, no lock is written and the reason is printed. A lock that exists is never removed:
+the tool says that it stays and exits with 1, and a person decides.
 
 Driver families are chosen so that their locks differ: torch for CUDA 12 runs on drivers from 525 on, and thus
 also on 535, 550 and 570; torch for CUDA 13 needs 580. If the measured combination is for the older driver,
@@ -172,8 +173,11 @@ def in_words(row: Mapping[str, Any]) -> str:
     return words + (without if unused else "")
 
 
-def main(words: list[str]) -> None:
-    """Write every lock, or only those that the patterns select, and the manifest of all."""
+def main(words: list[str]) -> int:
+    """Write every lock, or only those that the patterns select, and the manifest of all.
+
+    Returns 1 if a lock that exists could not be resolved again.
+    """
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument(
         "patterns", nargs="*", default=["*"], metavar="PATTERN", help="names of locks to write"
@@ -181,6 +185,7 @@ def main(words: list[str]) -> None:
     parser.add_argument("--missing", action="store_true", help="skip locks that exist")
     given = parser.parse_args(words)
     known, rows = examine.knowledge(), examine.source_tree()["matrix"]["target"]
+    status = 0
     for wanted in locks_to_ship(rows):
         exists = (FOLDER / wanted.name).exists()
         if not any(fnmatch(wanted.name, each) for each in given.patterns) or (exists and given.missing):
@@ -188,13 +193,14 @@ def main(words: list[str]) -> None:
         try:
             made = resolve(wanted, known)
         except (NoSolutionError, ExamineError) as error:
-            (FOLDER / wanted.name).unlink(missing_ok=True)
-            print(f"{wanted.name}: none\n{error}", flush=True)
+            print(f"{wanted.name}: none{'; the existing lock stays' if exists else ''}\n{error}", flush=True)
+            status = status or int(exists)
             continue
         (FOLDER / wanted.name).parent.mkdir(exist_ok=True)
         (FOLDER / wanted.name).write_text(render_requirements(made), encoding="utf-8")
         print(f"{wanted.name}: {len(made.pins)} packages", flush=True)
     write_all_rows()
+    return status
 
 
 def write_all_rows() -> None:
@@ -262,4 +268,4 @@ def _resolve_for(wanted: ShippedLock, known: Matrix, glibc: str) -> Lock:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    sys.exit(main(sys.argv[1:]))

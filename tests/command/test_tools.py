@@ -622,3 +622,41 @@ def test_a_folder_without_a_repository_is_one_line(tmp_path: Path) -> None:
     ran = tool("first_tag.py", str(tmp_path / "none"), "--fixed", "HEAD")
     assert ran.code == 2
     assert len(ran.err.splitlines()) == 1
+
+
+# --- shipped locks ----------------------------------------------------------------------------------
+
+
+def test_a_lock_stays_if_the_index_does_not_answer(tmp_path: Path) -> None:
+    name = "zero3-lora/py312-driver580.txt"
+    before = (ROOT / "lockfiles" / name).read_text()
+    (tmp_path / "tools").mkdir()
+    (tmp_path / "lockfiles/zero3-lora").mkdir(parents=True)
+    script = tmp_path / "tools/ship_locks.py"
+    script.write_text((ROOT / "tools/ship_locks.py").read_text())
+    (tmp_path / "lockfiles" / name).write_text(before)
+    (tmp_path / "lockfiles/manifest.toml").write_text((ROOT / "lockfiles/manifest.toml").read_text())
+    nowhere = {"UV_INDEX_URL": "http://127.0.0.1:9/simple", "PIP_INDEX_URL": "http://127.0.0.1:9/simple"}
+
+    ran = tool(str(script), name, PIP_CONFIG_FILE="/dev/null", UV_HTTP_RETRIES="0", **nowhere)
+
+    assert ran.code == 1, ran.err
+    assert f"{name}: none; the existing lock stays" in ran.out
+    assert (tmp_path / "lockfiles" / name).read_text() == before
+    assert 'proven = "trained"' in (tmp_path / "lockfiles/manifest.toml").read_text()
+
+
+def test_a_cache_is_emptied_only_above_its_limit(tmp_path: Path) -> None:
+    cache, environment = tmp_path / "cache", tmp_path / "environment"
+    (cache / "wheels").mkdir(parents=True)
+    environment.mkdir()
+    (cache / "wheels/torch.so").write_bytes(b"x" * 1000)
+    (cache / "wheels/the same.so").hardlink_to(cache / "wheels/torch.so")
+    (environment / "torch.so").hardlink_to(cache / "wheels/torch.so")
+    program = "import sys; from pathlib import Path; import prove_locks; prove_locks.bound_folder(Path(sys.argv[1]), {})"
+
+    for limit, left in ((1000, 1), (999, 0)):
+        command = [sys.executable, "-c", program.format(limit), str(cache)]
+        subprocess.run(command, check=True, timeout=60, cwd=ROOT / "tools")
+        assert len(list(cache.iterdir())) == left
+    assert (environment / "torch.so").stat().st_size == 1000
