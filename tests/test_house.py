@@ -127,6 +127,14 @@ def test_class_names_are_unique() -> None:
     assert {name: files for name, files in owners.items() if len(files) > 1} == {}
 
 
+def test_modules_with_named_tuples_of_ours_postpone_their_annotations() -> None:
+    texts = {path: path.read_text(encoding="utf-8") for path in (ROOT / "envcheck").rglob("*.py")}
+    using = [path for path, text in texts.items() if "from envcheck.core.records import" in text]
+
+    assert using
+    assert [path for path in using if "from __future__ import annotations" not in texts[path]] == []
+
+
 def test_scripts_run_by_the_target_need_no_third_party_and_no_envcheck() -> None:
     for path in [*(ROOT / "envcheck/target_scripts").glob("*.py")]:
         imported = set(re.findall(r"^\s*(?:import|from)\s+([A-Za-z_]\w*)", path.read_text(), re.MULTILINE))

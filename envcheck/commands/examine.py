@@ -6,6 +6,8 @@ judges, and the functions at the end load the knowledge that both need.
 `envcheck doctor` imports this module, so whatever only some commands need is imported inside functions.
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
@@ -807,7 +809,7 @@ def overlay_texts(overlay_files: Sequence[str]) -> list[tuple[str, str, str]]:
     return [(file, named_by, content.decode("utf-8", "replace")) for file, named_by, content in contents]
 
 
-def read_settings() -> "Settings | None":
+def read_settings() -> Settings | None:
     """Read the settings of this folder: envcheck.toml, else `[tool.envcheck]` in pyproject.toml.
 
     Raises:
@@ -817,7 +819,7 @@ def read_settings() -> "Settings | None":
     return _settings_in("envcheck.toml") or _settings_in("pyproject.toml", required_text="envcheck")
 
 
-def with_settings(request: ExamineRequest, settings: "Settings | None") -> ExamineRequest:
+def with_settings(request: ExamineRequest, settings: Settings | None) -> ExamineRequest:
     """Return the request; if it names no target or training, take those of the settings."""
     if settings is None:
         return request
@@ -826,7 +828,7 @@ def with_settings(request: ExamineRequest, settings: "Settings | None") -> Exami
     )
 
 
-def _settings_in(file: str, required_text: str = "") -> "Settings | None":
+def _settings_in(file: str, required_text: str = "") -> Settings | None:
     """Read one file's settings, or return None; a file without `required_text` is not parsed.
 
     Few pyproject.toml files mention envcheck, and loading a parser takes some milliseconds.

@@ -1,5 +1,7 @@
 """Errors that end a command, and the place in a file that an error or diagnostic points to."""
 
+from __future__ import annotations
+
 from envcheck.core.records import NamedTuple
 
 

@@ -9,6 +9,8 @@ Everything here is a frozen value, and a named tuple: these classes are on the s
 them cheaper to define.
 """
 
+from __future__ import annotations
+
 import enum
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
@@ -28,11 +30,11 @@ class Tri(enum.IntEnum):
     YES = 2
 
     @staticmethod
-    def of(answer: bool) -> "Tri":
+    def of(answer: bool) -> Tri:
         """Return YES or NO for a decided answer."""
         return Tri.YES if answer else Tri.NO
 
-    def negated(self) -> "Tri":
+    def negated(self) -> Tri:
         """Return the opposite answer; MAYBE stays MAYBE."""
         return Tri(2 - self)
 
@@ -234,12 +236,12 @@ class Inventory(NamedTuple):
         """Return the value under a key if it is known, else None."""
         return self.fact(key, device).value
 
-    def with_facts(self, facts: Iterable[Fact]) -> "Inventory":
+    def with_facts(self, facts: Iterable[Fact]) -> Inventory:
         """Return a copy with these facts added or replaced; none of them belongs to a device."""
         added = {fact.key: fact for fact in facts}
         return self._replace(facts={**self.facts, **added}) if added else self
 
-    def without(self, *keys: str) -> "Inventory":
+    def without(self, *keys: str) -> Inventory:
         """Return a copy without these facts, as if they had not been read."""
         return self._replace(facts={key: fact for key, fact in self.facts.items() if key not in keys})
 
@@ -250,7 +252,7 @@ class Inventory(NamedTuple):
         )
 
     @staticmethod
-    def merged(parts: Sequence["Inventory"]) -> "Inventory":
+    def merged(parts: Sequence[Inventory]) -> Inventory:
         """Merge several inventories into one; the facts of a later part replace those of an earlier one."""
         facts: dict[str, Fact] = {}
         unread: dict[str, str] = {}

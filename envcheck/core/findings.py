@@ -4,6 +4,8 @@ Everything here is a frozen value. These classes are named tuples because they a
 `envcheck.core.facts`.
 """
 
+from __future__ import annotations
+
 import enum
 from collections.abc import Iterable, Mapping
 from typing import TypeVar

@@ -7,6 +7,8 @@ Everything here is a frozen value. These classes are named tuples because they a
 `envcheck.core.facts`.
 """
 
+from __future__ import annotations
+
 import enum
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias

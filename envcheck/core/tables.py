@@ -3,6 +3,8 @@
 These classes are on the start-up path; see `envcheck.core.facts`.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Any

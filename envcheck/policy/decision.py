@@ -4,6 +4,8 @@
 faster than dataclasses.
 """
 
+from __future__ import annotations
+
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from enum import Enum
 from types import MappingProxyType

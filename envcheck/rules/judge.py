@@ -10,6 +10,8 @@ Unknown makes a clause MAYBE, and a MAYBE matters only if the other clauses do n
 replacing an Unknown by a value never changes a decided verdict.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator, Sequence
 
 from envcheck.core import versions

@@ -4,6 +4,8 @@ A document belongs to the dialect whose marks (typical names) it has. compat/dia
 field of a row.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property

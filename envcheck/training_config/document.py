@@ -3,6 +3,8 @@
 A reader (`readers/`) turns a text into documents; a dialect (`dialects`) knows what their names mean.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import TypeAlias
 
