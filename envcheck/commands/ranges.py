@@ -207,4 +207,4 @@ def _note(finding: Finding, name: str, found: RangesRead, passes: Callable[[str,
     for version in admitted:
         if passes(name, version, finding):
             return f"{taken}, which fails; {version}, also in the range, does not"
-    return f"{taken}; every release in the range fails" if len(admitted) > 1 else taken
+    return f"{taken}; every release of {name} in the range fails" if len(admitted) > 1 else taken

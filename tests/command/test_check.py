@@ -214,7 +214,7 @@ def test_a_range_is_judged_by_what_an_installer_takes(tmp_path: Path) -> None:
     ran = check(tmp_path, "requirements.txt", "torch>=2.11\n", *machine)
     assert ran.code == 1
     assert "for torch>=2.11 an installer takes" in ran.out
-    assert "every release in the range fails" in ran.out
+    assert "every release of torch in the range fails" in ran.out
     assert trouble(ran)[0].startswith("requirements.txt:1:1: error: The NVIDIA driver is too old")
     ran = check(tmp_path, "requirements.txt", "torch>=2.4\n", *machine)
     assert ran.code == 1
@@ -1072,7 +1072,7 @@ def test_the_index_of_an_extra_decides_in_that_extra_alone(tmp_path: Path) -> No
 
 def test_a_release_that_fails_otherwise_is_no_way_out_of_a_range(tmp_path: Path) -> None:
     ran = check(tmp_path, "requirements.txt", "transformers==5.24.0\npeft>=0.17.1\n")
-    assert "for peft>=0.17.1 an installer takes 0.21.2 today; every release in the range fails" in ran.out
+    assert "for peft>=0.17.1 an installer takes 0.21.2 today; every release of peft in the range fails" in ran.out
 
 
 def test_a_package_from_a_checkout_is_not_the_newest_release(tmp_path: Path) -> None:
