@@ -1072,7 +1072,10 @@ def test_the_index_of_an_extra_decides_in_that_extra_alone(tmp_path: Path) -> No
 
 def test_a_release_that_fails_otherwise_is_no_way_out_of_a_range(tmp_path: Path) -> None:
     ran = check(tmp_path, "requirements.txt", "transformers==5.24.0\npeft>=0.17.1\n")
-    assert "for peft>=0.17.1 an installer takes 0.21.2 today; every release of peft in the range fails" in ran.out
+    assert (
+        "for peft>=0.17.1 an installer takes 0.21.2 today; every release of peft in the range fails"
+        in ran.out
+    )
 
 
 def test_a_package_from_a_checkout_is_not_the_newest_release(tmp_path: Path) -> None:
