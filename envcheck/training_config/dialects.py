@@ -79,8 +79,7 @@ class Family(NamedTuple):
     count if the program's code names nothing of the family, nor in files of the dialects `whole`, whose
     trainers train every part.
 
-    A name of `anywhere` counts wherever the code has it: a parser makes objects of the classes that it is
-    given.
+    A name of `anywhere` counts wherever the code has it: a parser makes objects of the classes it is given.
     """
 
     key: str
