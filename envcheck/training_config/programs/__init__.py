@@ -6,6 +6,6 @@ training.
 
 The interpreter is a chain of classes, each of which adds one idea to the one before it: `expressions`,
 `variables` (names, attributes, imports), `calls`, `classes`, `statements`, `interpreter` (modules),
-`python_configurations` (absl, mmengine), `command_lines` (argparse, click, Typer, Fire, Hydra),
-`dataclass_parsers`, and `libraries` (what other known functions return).
+`python_configurations` (absl, mmengine), `command_lines` (argparse, Hydra), `own_launchers` (click, Typer,
+Fire), `dataclass_parsers`, and `libraries` (what other known functions return).
 """

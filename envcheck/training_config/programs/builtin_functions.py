@@ -14,9 +14,9 @@ from envcheck.training_config.programs.values import (
     File,
     Further,
     LibraryName,
+    PartialText,
     ProjectFunction,
     Record,
-    Text,
     Value,
     is_known,
     is_list,
@@ -44,9 +44,9 @@ _TYPES: Mapping[str, type] = {
 }
 
 
-def method_of_text(text: str | Text, name: str, given: Arguments) -> Value:
+def method_of_text(text: str | PartialText, name: str, given: Arguments) -> Value:
     """Return the result of a method of a text or of a path, or MISSING."""
-    if isinstance(text, Text):
+    if isinstance(text, PartialText):
         words = words_of(text) if name == "split" and not given.positional else None
         return MISSING if words is None else words
     if name in _TEXT_METHODS:
@@ -66,12 +66,12 @@ def method_of_text(text: str | Text, name: str, given: Arguments) -> Value:
     return text if name in ("resolve", "absolute", "expanduser") else MISSING
 
 
-def words_of(text: str | Text) -> tuple[Value, ...] | None:
+def words_of(text: str | PartialText) -> tuple[Value, ...] | None:
     """Return the words of a command, as a shell splits it; None if its quotes are not closed.
 
-    A word with an unknown part is a Text, and an unknown word may be any number of words.
+    A word with an unknown part is a PartialText, and an unknown word may be any number of words.
     """
-    parts = text.parts if isinstance(text, Text) else (text,)
+    parts = text.parts if isinstance(text, PartialText) else (text,)
     unknown = [part for part in parts if isinstance(part, Unknown)]
     line = "".join(part if isinstance(part, str) else _HOLE for part in parts)
     try:

@@ -106,5 +106,16 @@ class Classes(Calls):
                         found[name] = Unknown(f"{name} is not given") if default is MISSING else default
         return found
 
+    def _class_of_field(self, cls: ClassValue, name: str) -> ClassValue | None:
+        """Return the class of the project that annotates a field, or None."""
+        for each in cls.lineage():
+            for node in each.node.body if isinstance(each, ClassValue) else ():
+                if isinstance(node, ast.AnnAssign) and getattr(node.target, "id", "") == name:
+                    for part in ast.walk(node.annotation):
+                        found = each.scope.find(part.id) if isinstance(part, ast.Name) else MISSING
+                        if isinstance(found := self.resolved(found), ClassValue):
+                            return found
+        return None
+
     def _field_default(self, value: Value) -> Value:
         return value.default if isinstance(value, FieldDefault) else value

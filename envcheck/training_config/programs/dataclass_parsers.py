@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 
 from envcheck.core.facts import Unknown
-from envcheck.training_config.programs.command_lines import CommandLines
+from envcheck.training_config.programs.own_launchers import OwnLaunchers
 from envcheck.training_config.programs.parsers import option_of
 from envcheck.training_config.programs.recorded_calls import Arguments, FollowedCall, KeywordGiven
 from envcheck.training_config.programs.values import (
@@ -31,7 +31,7 @@ _FILE_ARGUMENTS = ("json_file", "yaml_file", "args")
 _LISTS = re.compile(r"\b(?:[Ll]ist|Sequence)\b")
 
 
-class DataclassParsers(CommandLines):
+class DataclassParsers(OwnLaunchers):
     """Interpreter that knows parsers of dataclasses."""
 
     _dataclass_parsers: dict[str, tuple[Value, ...]] = {}  # noqa: RUF012 - replaced for each object

@@ -15,9 +15,9 @@ from envcheck.training_config.programs.values import (
     File,
     LibraryName,
     OneOf,
+    PartialText,
     ProjectFunction,
     Record,
-    Text,
     Thing,
     Value,
     Variables,
@@ -425,8 +425,8 @@ _READERS: Mapping[type[ast.expr], Callable[[Expressions, Value, Variables], Valu
 
 def _makes_text(one: Value, other: Value) -> bool:
     """Return whether `+` makes a text of two values, of which at least one is not known as a whole."""
-    kinds = (str, Text, Unknown)
-    either_text = isinstance(one, str | Text) or isinstance(other, str | Text)
+    kinds = (str, PartialText, Unknown)
+    either_text = isinstance(one, str | PartialText) or isinstance(other, str | PartialText)
     whole = isinstance(one, str) and isinstance(other, str)
     return either_text and not whole and isinstance(one, kinds) and isinstance(other, kinds)
 
@@ -436,7 +436,7 @@ def _is_none(one: Value, other: Value) -> bool | None:
     value = one if other is None else other
     if is_known(value):
         return value is None
-    objects = Record | ProjectFunction | ClassValue | File | LibraryName | OneOf | Text
+    objects = Record | ProjectFunction | ClassValue | File | LibraryName | OneOf | PartialText
     return (
         False
         if isinstance(value, objects) or is_list(value) or (isinstance(value, Thing) and value.certain)

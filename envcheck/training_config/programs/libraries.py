@@ -24,6 +24,7 @@ from envcheck.training_config.programs.dataclass_parsers import (
 )
 from envcheck.training_config.programs.hydra import ReadConfiguration, as_record, merge_deep
 from envcheck.training_config.programs.modules import Project
+from envcheck.training_config.programs.own_launchers import COMMAND_LINE_LIBRARIES
 from envcheck.training_config.programs.parsers import Commands, GivenArguments, Parser
 from envcheck.training_config.programs.recorded_calls import Arguments, FollowedCall, KeywordGiven
 from envcheck.training_config.programs.references import BoundName, FieldDefault
@@ -32,9 +33,9 @@ from envcheck.training_config.programs.values import (
     ClassValue,
     File,
     LibraryName,
+    PartialText,
     ProjectFunction,
     Record,
-    Text,
     Thing,
     Value,
     Variables,
@@ -151,7 +152,7 @@ class Follower(DataclassParsers):
         """Return the result of a method of a text, a file, a parser or a library's object, or MISSING."""
         if isinstance(owner, Parser | Commands) or name in ("add_command", "add_typer"):
             return self.of_parser(owner, name, given)
-        if isinstance(owner, str | Text):
+        if isinstance(owner, str | PartialText):
             return method_of_text(owner, name, given)
         if isinstance(owner, File) and name == "read":
             return owner
@@ -170,17 +171,6 @@ class Follower(DataclassParsers):
             inner = self._class_of_field(cls, name) if isinstance(value, Record) else None
             record.items[name] = self._validated(inner, value) if inner is not None else value
         return record
-
-    def _class_of_field(self, cls: ClassValue, name: str) -> ClassValue | None:
-        """Return the class of the project that annotates a field, or None."""
-        for each in cls.lineage():
-            for node in each.node.body if isinstance(each, ClassValue) else ():
-                if isinstance(node, ast.AnnAssign) and getattr(node.target, "id", "") == name:
-                    for part in ast.walk(node.annotation):
-                        found = each.scope.find(part.id) if isinstance(part, ast.Name) else MISSING
-                        if isinstance(found := self.resolved(found), ClassValue):
-                            return found
-        return None
 
     def instantiate(self, cls: ClassValue, given: Arguments, node: ast.Call) -> Value:
         """Return an object of a class of the project; one derived from a parser is a parser."""
@@ -305,7 +295,7 @@ class Follower(DataclassParsers):
             found = Record({"runtime": runtime}, "namespace", rest="hydra defines it")
         elif name in ("instantiate", "call") and isinstance(first, Record):
             found = self._instantiated(first, given, node)
-        elif module in ("fire", "typer"):
+        elif module in COMMAND_LINE_LIBRARIES:
             found = self.of_command_line(name, given)
         found = found if found is not MISSING else self.of_modules(name, module, given)
         return found if found is not MISSING else self._of_processes(name, module, first, given)
@@ -316,7 +306,7 @@ class Follower(DataclassParsers):
             return self._write(given)
         if name in _STARTS_FUNCTION and isinstance(first, ProjectFunction):
             self._started_function(name, first, given)
-        if (module, name) == ("shlex", "split") and isinstance(first, str | Text):
+        if (module, name) == ("shlex", "split") and isinstance(first, str | PartialText):
             words = words_of(first)
             return MISSING if words is None else words
         if (module, name) == ("shlex", "join") and is_list(first):

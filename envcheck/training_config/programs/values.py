@@ -47,7 +47,7 @@ class UnknownWord(Unknown):
 
 
 @dataclass(frozen=True, eq=False)
-class Text:
+class PartialText:
     """Text of which some parts are not known: `parts` are texts and Unknown, at least one of each."""
 
     parts: tuple[str | Unknown, ...]
@@ -196,7 +196,7 @@ def text_of(parts: Sequence[Value]) -> Value:
     """Return texts, numbers and values that are not known as one text, or MISSING if nothing is known."""
     found: list[str | Unknown] = []
     for each in parts:
-        more = each.parts if isinstance(each, Text) else (_part(each),)
+        more = each.parts if isinstance(each, PartialText) else (_part(each),)
         for part in more:
             if isinstance(part, str) and found and isinstance(found[-1], str):
                 found[-1] += part
@@ -206,7 +206,8 @@ def text_of(parts: Sequence[Value]) -> Value:
         return MISSING
     if all(isinstance(part, str) for part in found):
         return "".join(str(part) for part in found)
-    return Text(tuple(found)) if any(isinstance(part, str) and part for part in found) else MISSING
+    says_something = any(isinstance(part, str) and part for part in found)
+    return PartialText(tuple(found)) if says_something else MISSING
 
 
 def _part(value: Value) -> str | Unknown:
@@ -233,7 +234,7 @@ def truth(value: Value) -> bool | None:
         if value.role != "dict":
             return True
         return True if value.items else None if value.rest else False
-    is_object = isinstance(value, ProjectFunction | ClassValue | OneOf | File | Text)
+    is_object = isinstance(value, ProjectFunction | ClassValue | OneOf | File | PartialText)
     if is_object or (isinstance(value, Thing) and value.certain):
         return True
     return None

@@ -19,10 +19,10 @@ from envcheck.training_config.programs.values import (
     File,
     LibraryName,
     OneOf,
+    PartialText,
     ProjectFunction,
     Record,
     Super,
-    Text,
     Thing,
     Value,
     Variables,
@@ -212,7 +212,7 @@ class Names(Expressions):
                 return settings[name]
             case str() if name == "parent" and "/" in owner:
                 return parent(owner)
-            case str() | Text() | File() | Parser() | Commands() | Thing():
+            case str() | PartialText() | File() | Parser() | Commands() | Thing():
                 self._name_used(name, node)
                 return BoundName(owner, name)
             case _:

@@ -17,8 +17,8 @@ from envcheck.training_config.programs.recorded_calls import FollowedCall
 from envcheck.training_config.programs.values import (
     MISSING,
     Further,
+    PartialText,
     Record,
-    Text,
     UnknownWord,
     Value,
     is_known,
@@ -151,7 +151,7 @@ def _text(command: Value) -> str:
     """Return a command as shell text; a word that is not known becomes a variable that is not set."""
     if isinstance(command, str):
         return command
-    if isinstance(command, Text):
+    if isinstance(command, PartialText):
         return "".join(map(_part, command.parts))
     if not is_list(command) or not command or isinstance(command[0], Unknown | Further):
         return ""
@@ -167,6 +167,6 @@ def _word(word: Value, hole: str) -> str:
     """Return a word of a command as shell text; `hole` stands for what is not known."""
     if isinstance(word, str | int | float):
         return shlex.quote(str(word))
-    if isinstance(word, Text):
+    if isinstance(word, PartialText):
         return "".join(shlex.quote(part) if isinstance(part, str) else f'"{hole}"' for part in word.parts)
     return f'"{hole}"' if isinstance(word, UnknownWord) else hole

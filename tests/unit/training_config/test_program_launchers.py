@@ -412,3 +412,38 @@ def test_the_size_of_an_adapter_that_is_off_is_no_fact(tmp_path: Path) -> None:
     files["a.sh"] = files["a.sh"].replace("--bf16", "--lora_enable True --bf16")
     found = facts_of(tmp_path, "a.sh", files)
     assert (found["adapter"], found["lora_rank"]) == ("lora", 64)
+
+
+OPTIONS = """
+from dataclasses import dataclass, field
+from training import lora
+@dataclass
+class Lora:
+    rank: int = 8
+@dataclass
+class Config:
+    bf16: bool = False
+    lora: Lora = field(default_factory=Lora)
+"""
+PARSED = {
+    "tyro": "import tyro\ncfg = tyro.cli(Config)\nlora(cfg.lora.rank, cfg.bf16)\n",
+    "pyrallis": "import pyrallis\ncfg = pyrallis.parse(config_class=Config)\nlora(cfg.lora.rank, cfg.bf16)\n",
+    "wrap": "import draccus\n@draccus.wrap()\ndef main(cfg: Config):\n    lora(cfg.lora.rank, cfg.bf16)\nmain()\n",
+    "function": "import tyro\ndef main(bf16: bool, rank: int = 64):\n    lora(rank, bf16)\ntyro.cli(main)\n",
+}
+
+
+@pytest.mark.parametrize("ending", PARSED.values(), ids=PARSED)
+def test_the_options_of_a_dataclass_are_those_of_the_command_line(tmp_path: Path, ending: str) -> None:
+    files = {"training.py": TRAINING, "train.py": OPTIONS + ending}
+    files["a.sh"] = "python train.py --lora.rank 64 --bf16 true\n"
+    found = facts_of(tmp_path, "a.sh", files)
+    assert (found["lora_rank"], found["precision"]) == (64, "bf16")
+
+
+def test_a_file_that_a_parser_of_dataclasses_reads_leaves_its_fields_open(tmp_path: Path) -> None:
+    files = {"training.py": TRAINING, "train.py": OPTIONS + PARSED["pyrallis"]}
+    files["a.sh"] = "python train.py --config_path a.yaml --lora.rank 64\n"
+    found = facts_of(tmp_path, "a.sh", files)
+    assert found["adapter"] == "lora"
+    assert "precision" not in found
