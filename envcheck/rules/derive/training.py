@@ -143,6 +143,13 @@ def _saves_at_evaluations(inventory: Inventory) -> Reading:
     return Known(save % evaluate == 0) if evaluate > 0 else Unknown("train.eval_steps is not above 0")
 
 
+_ONE_FLASH_CHECK = ">=4.54"
+"""The releases of transformers in which one attribute of a class decides on FlashAttention 2 and 3.
+
+Read in `_flash_attn_3_can_dispatch` of modeling_utils.py, 4.53.3 to 5.24.0; 4.53 has an attribute of its own.
+"""
+
+
 def _attention(inventory: Inventory, tables: Tables) -> tuple[Reading, Reading]:
     """Return whether transformers refuses the attention for the model type, and one that it accepts."""
     missing = missing_input(inventory, "train.model_type", "pkg.transformers")
@@ -151,8 +158,12 @@ def _attention(inventory: Inventory, tables: Tables) -> tuple[Reading, Reading]:
     model_type, version = text_of(inventory, "train.model_type"), text_of(inventory, "pkg.transformers")
     row = next((row for row in tables.get("attention", ()) if row["model_type"] == model_type), {})
 
+    flash3_as_flash2 = versions.satisfies(version, _ONE_FLASH_CHECK, unknown=Tri.NO) is Tri.YES
+
     def refuses(attention: str) -> bool:
         bounds = row.get(attention, ())
+        if attention == "flash_attention_3" and flash3_as_flash2:
+            bounds = row.get("flash_attention_2", ())
         return any(versions.satisfies(version, each, unknown=Tri.NO) is Tri.YES for each in bounds)
 
     refused = missing_input(inventory, "train.attention") or Known(

@@ -111,6 +111,10 @@ def test_an_error_rule_has_a_case_that_breaks_it_and_a_near_miss(rule: Rule) -> 
 
 
 ENTERED = {
+    (
+        "axolotl-fsdp2-8bit-optimizer",
+        "transformers-lt452-torchao011-optimizer",
+    ): "transformers before 4.52 takes the other torchao",
     ("torch-build-lacks-gpu-code", "driver-below-cuda-family-floor"): "a newer torch needs a newer driver",
     (
         "fsdp-torch-floor",
