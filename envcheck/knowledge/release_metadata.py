@@ -115,7 +115,7 @@ class ReleaseTable:
             tuple(requires),
             python[0] if python else "",
             facts,
-            found.days[place].removesuffix(NO_DAY),
+            _whole_day(found.days[place]),
             YANKED in words,
             UNKNOWN_REQUIREMENTS not in words,
         )
@@ -131,6 +131,16 @@ class ReleaseTable:
         """Return the texts of the runs that contain a release."""
         starts = range(0, len(runs), 3)
         return [self._texts[runs[at]] for at in starts if runs[at + 1] <= place <= runs[at + 2]]
+
+
+def _short_day(day: str) -> str:
+    """Return an ISO day of this century without what every day has: `250129` for `2025-01-29`."""
+    return day.removeprefix("20").replace("-", "") if day != NO_DAY else NO_DAY
+
+
+def _whole_day(short: str) -> str:
+    """Return the ISO day of a short one; empty if the index does not give it."""
+    return f"20{short[:2]}-{short[2:4]}-{short[4:]}" if short != NO_DAY else ""
 
 
 def _is_final(version: str) -> bool:
@@ -175,7 +185,7 @@ def _frozen_package(file: str, text: str, numbers: dict[str, int]) -> list[Any]:
             if marks:
                 words[str(len(places))] = marks
             places[subject] = len(places)
-            days.append(day)
+            days.append(_short_day(day))
             continue
         first, dots, last = subject.partition("..")
         newest = next(reversed(places), "")
