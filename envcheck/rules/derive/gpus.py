@@ -94,8 +94,13 @@ def with_device_code(inventory: Inventory, tables: Tables) -> Inventory:
         if missing is None and not is_capability(capability):
             missing = Unknown(f"gpu.compute_capability: {capability!r} is not two numbers such as 9.0")
         yield from _torch_releases_for(capability, missing or code.unread, code, inventory)
-        yield _in_torch_build(capability, missing, inventory, tables)
-        yield _in_triton(capability, missing, inventory, tables)
+        in_torch_build = _in_torch_build(capability, missing, inventory, tables)
+        yield in_torch_build
+        if in_torch_build.value is False:
+            # torch itself fails first, and another torch brings another Triton.
+            yield Fact("gpu.in_triton", Absent(), in_torch_build.source)
+        else:
+            yield _in_triton(capability, missing, inventory, tables)
         without = missing or _packages_without_code(code.packages, capability)
         yield Fact("gpu.packages_without_code", without, "derived from what their files hold")
 

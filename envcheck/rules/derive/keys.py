@@ -300,7 +300,9 @@ KEYS = {
     ),
     "gpu.kind": Key(Kind.WORD, "datacenter, geforce, workstation, jetson, …"),
     "gpu.in_torch_build": Key(Kind.FLAG, "whether the installed torch has code that this GPU can run"),
-    "gpu.in_triton": Key(Kind.FLAG, "whether the ptxas that Triton brings knows this GPU"),
+    "gpu.in_triton": Key(
+        Kind.FLAG, "whether the ptxas that Triton brings knows this GPU; Absent if torch has no code for it"
+    ),
     "gpu.torch_first": Key(Kind.VERSION, "first torch whose default build has machine code for this GPU"),
     "gpu.torch_nearest": Key(Kind.VERSION, "release with machine code for this GPU nearest to the installed"),
     "gpu.torch_last": Key(Kind.VERSION, "newest torch whose default build has machine code for this GPU"),
@@ -379,7 +381,7 @@ FOLLOWS_FROM: Mapping[str, tuple[str, ...]] = {
     "packages.without_wheel": ("python.version", "host.glibc"),
     "training.described": ("train.offload_optimizer", "train.attention", "train.torch_compile"),
     "gpu.in_torch_build": ("build.torch.architectures",),
-    "gpu.in_triton": ("triton.release",),
+    "gpu.in_triton": ("triton.release", "build.torch.architectures"),
     "gpu.torch_nearest": ("pkg.torch",),
     "train.examples_per_step": BATCH_KEYS,
     "train.saves_at_evaluations": ("train.save_steps", "train.eval_steps"),
