@@ -17,6 +17,8 @@ class _Pattern:
         self._text, self._flags = text, flags
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)  # so that copying and pickling do not ask for the pattern's own text
         found = getattr(re.compile(self._text, self._flags), name)  # `re` keeps what it compiled
         setattr(self, name, found)
         return found

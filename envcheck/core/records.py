@@ -20,6 +20,8 @@ else:
         def __new__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> type:
             if not bases:
                 return super().__new__(cls, name, bases, namespace)  # `NamedTuple` itself
+            if len(bases) > 1:
+                raise TypeError(f"{name}: expected no other base than NamedTuple")
             fields = namespace.get("__annotations__", {})
             defaults = [namespace[field] for field in fields if field in namespace]
             made = namedtuple(name, fields, defaults=defaults, module=namespace["__module__"])  # noqa: PYI024

@@ -190,12 +190,12 @@ def _of_name(text: str, section: ModuleNames, name: str, ends: Span) -> Presence
 
 def _lacks_module(text: str, module: str, ends: Span) -> bool:
     """Return whether no release has a module: the one above it is listed with all that is below it."""
-    parent, _, part = module.rpartition(".")
-    if not parent or not _is_complete(text) or not is_listed(part):
-        return False
-    above = _section(text, parent, ends)
-    if above is None:
-        return _lacks_module(text, parent, ends)
+    above, parent = None, module
+    while above is None:
+        parent, _, part = parent.rpartition(".")
+        if not parent or not _is_complete(text) or not is_listed(part):
+            return False
+        above = _section(text, parent, ends)
     return above.spans is not None and not above.is_open
 
 

@@ -76,7 +76,7 @@ def _unset(call: Invocation) -> Tri:
     for field in call.fields[1:]:
         name = known_text(field) or ""
         call.scope.variables[name] = None
-        call.scope.forget_elements(name)
+        call.expander.session.spend(call.scope.forget_elements(name))
     return Tri.YES
 
 

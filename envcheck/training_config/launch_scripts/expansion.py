@@ -37,6 +37,7 @@ from envcheck.training_config.launch_scripts.values import (
 POSITION = pattern(r"[1-9][0-9]?")
 """The number of an argument: `$1`."""
 
+_MAX_PRINTED = 10_000  # characters of a file that `$(cat FILE)` prints
 _END = "END_OF_NUMBER"
 _EXPANDED = pattern(r"\$\{\W|\$\{\w+[^\w}]|\$\(")
 """The beginning of what arithmetic itself does not compute."""
@@ -382,6 +383,8 @@ class Expander:
             if None in words:
                 return None
             known = [word for word in words if word is not None]
+            if not known:
+                return None
             if not number and command.redirects and (text := self.standard_input(command, scope)) is not None:
                 given = known_text(text)
                 given = None if given is None else filtered(f"{given}\n", known)
@@ -395,7 +398,8 @@ class Expander:
         """Return the text that `cat FILE` prints for a file of the project; None for any other command."""
         if words[0] != "cat" or len(words) != 2 or words[1].startswith(("/", "~", ".")):  # noqa: PLR2004
             return None
-        return self.session.beside(words[1])
+        text = self.session.beside(words[1]) if ".." not in words[1].split("/") else None
+        return None if text is None or len(text) > _MAX_PRINTED else text
 
     def _changed_folder(
         self, items: Sequence[tuple[str, Node]], piece: Substitution, scope: Scope

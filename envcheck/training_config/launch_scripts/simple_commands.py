@@ -180,7 +180,7 @@ class SimpleCommands:
         before = scope.get(name) if plus else None
         if word.array is not None:
             if not plus:
-                scope.forget_elements(name)
+                self.session.spend(scope.forget_elements(name))
             if word.array and all(map(_KEYED.match, map(_beginning, word.array))):
                 self._assign_elements(name, word, scope)
                 return
@@ -211,7 +211,7 @@ class SimpleCommands:
         at = value[0].at if value else 0
         scope.variables[name] = unknown(at, f"${{{name}}}", f"${name} is filled element by element")
         if key == "?":
-            scope.forget_elements(name)
+            self.session.spend(scope.forget_elements(name))
         else:
             scope.variables[f"{name}[{key}]"] = value or (Fragment("", at),)
 

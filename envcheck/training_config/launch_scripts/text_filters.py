@@ -9,14 +9,15 @@ from collections.abc import Callable, Mapping, Sequence
 from envcheck.training_config.launch_scripts import arithmetic
 
 _MAX_TEXT = 10_000  # characters that a filter is applied to
-_MOST_REPETITIONS = 2  # in a pattern of `sed`
-_MAX_NUMBERS = 64  # that `seq` prints
+_MOST_REPETITIONS = 1  # in a pattern of `sed`: with two, a long line takes a time that is quadratic
+_MAX_NUMBERS = 200  # that `seq` prints
 _PRINTED_NUMBER = re.compile(r"\s*print\((int\()?([\d\s()*+/-]+?)\)?\)\s*")
 _ESCAPES = {"\\n": "\n", "\\t": "\t", "\\\\": "\\"}
 _SETS = {"[:space:]": " \t\n\r", "[:blank:]": " \t", "[:digit:]": "0123456789"}
 _PATTERNS = re.compile(r"\.|\[0-9\]|\[\^,\]\+|\^|[\w-]+|,")
 """Regular expressions that grep reads as Python does."""
 
+_WHOLE = re.compile(r"-?[0-9]+")
 _FIELDS = re.compile(r"\s*\{\s*print\s+NF;?\s*\}\s*")
 
 
@@ -27,8 +28,10 @@ def printed(words: Sequence[str]) -> str | None:
 
 
 def _echo(words: Sequence[str]) -> str | None:
+    if words and words[0] != "-n" and re.fullmatch("-[neE]+", words[0]):
+        return None
     newline = "" if words[:1] == ["-n"] else "\n"
-    return " ".join(words if newline else words[1:]) + newline if words[:1] != ["-e"] else None
+    return " ".join(words if newline else words[1:]) + newline
 
 
 def formatted(words: Sequence[str]) -> str | None:
@@ -39,12 +42,12 @@ def formatted(words: Sequence[str]) -> str | None:
     count = len(re.findall("%[sd]", form))
     if not count:
         return form.replace("%%", "%")
-    if len(rest) % count:
+    if len(rest) % count or "%%" in form or (rest and "%d" in form and not all(map(_WHOLE.fullmatch, rest))):
         return None
     parts = re.split("(%[sd])", form)
     rounds = len(rest) // count
     filled = [rest.pop(0) if part in ("%s", "%d") else part for part in parts * rounds]
-    return "".join(filled).replace("%%", "%")
+    return "".join(filled)
 
 
 def _expr(words: Sequence[str]) -> str | None:
@@ -57,7 +60,9 @@ def _seq(words: Sequence[str]) -> str | None:
     if not 0 < len(words) <= 2 or not all(re.fullmatch(r"[0-9]{1,4}", word) for word in words):  # noqa: PLR2004
         return None
     first, last = int(words[0]) if len(words) > 1 else 1, int(words[-1])
-    return "".join(f"{number}\n" for number in range(first, min(last, first + _MAX_NUMBERS) + 1))
+    if last - first >= _MAX_NUMBERS:
+        return None
+    return "".join(f"{number}\n" for number in range(first, last + 1))
 
 
 def _basename(words: Sequence[str]) -> str | None:
@@ -90,6 +95,8 @@ def _python(words: Sequence[str]) -> str | None:
     if found is None:
         return None
     whole, text = found.group(1), found.group(2).replace("//", "/")
+    if "//" in found.group(2) and "-" in text:  # Python rounds down, the shell towards zero
+        return None
     return _number(text) if whole or "/" not in found.group(2).replace("//", "") else None
 
 
@@ -166,6 +173,8 @@ def _sed(text: str, arguments: Sequence[str]) -> str | None:
                 return None
             pattern, by = found["pattern"].replace(r"\/", "/"), found["by"].replace(r"\/", "/")
             count = 0 if "g" in found["flags"] else 1
+            if not count and re.fullmatch(pattern, ""):  # sed and Python replace other empty matches
+                return None
             lines = text.split("\n")
             text = "\n".join(re.sub(pattern, lambda _, by=by: by, line, count=count) for line in lines)
             rest = rest[found.end() :].lstrip("; \n")

@@ -193,11 +193,13 @@ class Scope:
             scope = scope.outer
         return found
 
-    def forget_elements(self, name: str) -> None:
-        """Unset the variables of an array's elements, which are called `NAME[key]`."""
-        for known in self.names():
+    def forget_elements(self, name: str) -> int:
+        """Unset the variables of an array's elements, `NAME[key]`; return how many names were compared."""
+        names = self.names()
+        for known in names:
             if known.startswith(f"{name}["):
                 self.variables[known] = None
+        return len(names)
 
     def absorb(self, inner: Scope) -> None:
         """Take over what an inner scope set, and how it ended."""

@@ -137,10 +137,18 @@ class Record:
 
 def deepcopy(record: Record) -> Record:
     """Return a copy of a record, with copies of the records inside it."""
-    items = {
-        name: deepcopy(each) if isinstance(each, Record) else each for name, each in record.items.items()
-    }
-    return Record(items, record.role, record.made_from, record.rest, record.born)
+    return _copied(record, {})
+
+
+def _copied(record: Record, done: dict[int, Record]) -> Record:
+    """Return the copy of a record; one that is in several places is copied once, as Python does."""
+    if id(record) not in done:
+        copy = done[id(record)] = Record({}, record.role, record.made_from, record.rest, record.born)
+        copy.items.update(
+            (name, _copied(each, done) if isinstance(each, Record) else each)
+            for name, each in record.items.items()
+        )
+    return done[id(record)]
 
 
 class NoItem:

@@ -18,7 +18,7 @@ from envcheck.core.parsing import parse_toml
 from envcheck.training_config.readers import Beside
 
 _LARGEST = 1 << 16  # characters of a file
-_ENTRY = re.compile(r"\s*([\w.-]+)\s*=\s*([A-Za-z_][\w.]*)\s*:\s*([A-Za-z_][\w.]*)\s*(?:\[.*\])?\s*")
+_ENTRY = re.compile(r"([\w.-]+)\s*=\s*([A-Za-z_][\w.]*)\s*:\s*([A-Za-z_][\w.]*)(?:\s*\[.*\])?")
 
 
 class EntryPoint(NamedTuple):
@@ -56,7 +56,7 @@ class ConsoleScripts:
         found: dict[str, EntryPoint] = {}
         for name, text in self._texts.items():
             for line in read[name](text):
-                if entry := _ENTRY.fullmatch(line):
+                if entry := _ENTRY.fullmatch(line.strip()):
                     found.setdefault(entry[1], EntryPoint(entry[2], entry[3]))
         return found
 

@@ -51,6 +51,7 @@ _ESTIMATORS = frozenset({"HuggingFace", "PyTorch", "Estimator", "ModelTrainer"})
 _WRITTEN = (".json", ".yaml", ".yml")
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _LONGEST = 1 << 14  # characters of a command
+_MOST_ITEMS = 1_000  # of a configuration that a program writes
 
 
 def documents(
@@ -84,9 +85,20 @@ def documents(
 
 def _writing(path: str, record: Record) -> Iterator[str]:
     """Yield the shell lines that write a configuration as the program does, if all of it is known."""
-    content = _plain(record)
+    content = _plain(record) if _size(record, _MOST_ITEMS) <= _MOST_ITEMS else None
     if content is not None and path.endswith(_WRITTEN):
         yield from (f"cat > {shlex.quote(path)} <<'END_OF_FILE'", json.dumps(content), "END_OF_FILE")
+
+
+def _size(value: Value, limit: int) -> int:
+    """Return the number of items in a record and in those inside it; one above `limit` if there are more."""
+    found, waiting = 0, [value]
+    while waiting and found <= limit:
+        one = waiting.pop()
+        items = [*one.items.values()] if isinstance(one, Record) else []
+        found += len(items)
+        waiting += items
+    return min(found, limit + 1)
 
 
 def _plain(value: Value) -> Any:

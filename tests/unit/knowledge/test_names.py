@@ -84,6 +84,10 @@ def test_a_file_of_differences_does_not_say_what_no_release_has(module: str, nam
     assert presence(DIFFERENCES, module, name).answer is InReleases.UNKNOWN
 
 
+def test_a_module_of_a_thousand_parts_is_looked_up_too() -> None:
+    assert presence(TEXT, "peft" + ".absent" * 1200).answer is not InReleases.EVERY
+
+
 def test_an_attribute_that_is_a_module_has_to_be_imported() -> None:
     assert presence(TEXT, "peft.tuners", "bone").is_module
     assert not presence(TEXT, "peft.tuners.bone", "BoneLinear").is_module

@@ -60,6 +60,12 @@ def test_a_number_that_the_script_computes(tmp_path: Path, before: str, size: in
         "declare -A SIZE=([small]=8); for M in *.txt; do SIZE[small]=$M; done; N=${SIZE[small]}",
         "SIZE[small]=8; unset SIZE; N=${SIZE[small]}",
         "N=${OTHER%.yaml}",
+        "A=''; N=$($A)",  # no command
+        "A=''; N=$(echo 8 | $A)",
+        "N=$(seq 1 1000 | wc -l)",  # more numbers than are counted
+        'N=$(python -c "print(-7 // 2)")',
+        "N=$(printf '%d' abc)",
+        "N=$(cat inside/../../../sizes.txt)",  # outside of the project
     ],
 )
 def test_a_number_that_is_not_known_is_not_guessed(tmp_path: Path, before: str) -> None:

@@ -14,17 +14,12 @@ from envcheck.commands import examine, training_files
 from envcheck.core.errors import InputError
 
 
-@pytest.fixture(autouse=True)
-def _same_folder_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(Path.cwd())  # `facts_of` changes it
-
-
 def facts_of(folder: Path, name: str, files: dict[str, str]) -> dict[str, Any]:
     for path, text in files.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text(text)
-    os.chdir(folder)
-    read = training_files.configured([name], examine.knowledge().tables.get("argument", []), {})
+    with contextlib.chdir(folder):
+        read = training_files.configured([name], examine.knowledge().tables.get("argument", []), {})
     return {fact.key.removeprefix("train."): fact.value for fact in read.facts if fact.value is not None}
 
 

@@ -8,12 +8,6 @@ import pytest
 
 from tests.unit.training_config.test_programs import facts_of
 
-
-@pytest.fixture(autouse=True)
-def _same_folder_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(Path.cwd())  # `facts_of` changes it
-
-
 LOAD = "from transformers import AutoModelForCausalLM, BitsAndBytesConfig, Trainer, TrainingArguments\n"
 KBIT = (
     LOAD
