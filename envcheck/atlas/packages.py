@@ -18,9 +18,11 @@ _KEYS = frozenset(
     {
         *("imports", "since", "also", "sdist", "libraries", "optional", "links_torch", "stable_since"),
         *("trainers", "called_if", "imported_if", "entry_imported_if", "methods"),
-        *("compiled_call", "import_needs_compiled", "candidates"),
+        *("compiled_call", "import_needs_compiled", "candidates", "built_for_installed_torch"),
     }
 )
+
+_LISTS = ("imports", "also", "sdist", "libraries", "built_for_installed_torch")
 
 # torch/testing/_internal holds the tests of torch itself; other packages ship theirs under the usual names.
 _TEST_FOLDER = re.compile(r"/(?:tests?|testing/_internal|test_cases)/")
@@ -44,6 +46,8 @@ class AtlasPackage:
         compiled_call: a call that fails if the compiled modules do not load, although the import still
             succeeds: `torchvision.ops.nms(...)`.
         import_needs_compiled: its first release whose import fails without them; empty if none does.
+        built_for_installed_torch: packages that a source distribution requires in the release for the torch
+            that is there when it is built, so that no published file says which.
 
     """
 
@@ -58,6 +62,7 @@ class AtlasPackage:
     stable_since: str = ""
     compiled_call: str = ""
     import_needs_compiled: str = ""
+    built_for_installed_torch: tuple[str, ...] = ()
 
     def binary_entry(self, version: str) -> str:
         """Return what fails in a release beside a torch that its compiled modules were not made for."""
@@ -103,7 +108,7 @@ def _package(name: str, row: Any, file: str) -> AtlasPackage:
         raise InputError(where, f"expected a table of {', '.join(sorted(_KEYS))}")
     if name != re.sub(r"[-_.]+", "-", name).lower():
         raise InputError(where, "expected a normalised name: lower case, words joined by '-'")
-    lists = {key: row.get(key, []) for key in ("imports", "also", "sdist", "libraries")}
+    lists = {key: row.get(key, []) for key in _LISTS}
     for key, values in lists.items():
         if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
             raise InputError(f"{where}.{key}", "expected a list of texts")
@@ -120,6 +125,7 @@ def _package(name: str, row: Any, file: str) -> AtlasPackage:
         also=tuple(lists["also"]),
         sdist=tuple(lists["sdist"]),
         libraries=tuple(lists["libraries"]),
+        built_for_installed_torch=tuple(lists["built_for_installed_torch"]),
         links_torch=bool(row.get("links_torch")),
         stable_since=str(row.get("stable_since", "")),
         compiled_call=str(row.get("compiled_call", "")),

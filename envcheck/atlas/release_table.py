@@ -1,7 +1,9 @@
 """Write the releases of a package as the text that `knowledge/release_metadata.py` reads."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+
+from packaging.requirements import Requirement
 
 from envcheck.atlas.binaries import build_facts
 from envcheck.atlas.release import PublishedRelease
@@ -20,15 +22,20 @@ class TableRelease:
     facts: frozenset[tuple[str, str]] = field(default_factory=frozenset)
 
 
-def table_release(release: PublishedRelease) -> TableRelease:
-    """Return what the table holds of a release."""
+def table_release(release: PublishedRelease, *, built_for_torch: Collection[str] = ()) -> TableRelease:
+    """Return what the table holds of a release.
+
+    The requirements of a source distribution on the packages of `built_for_torch` are left out.
+    """
     known = release.requires_known
     words = (
         release.uploaded or NO_DAY,
         *([YANKED] * release.yanked),
         *([UNKNOWN_REQUIREMENTS] * (not known)),
     )
-    facts = {("requires", text) for text in installation_requirements(release)}
+    unstated = () if release.wheels else built_for_torch
+    requires = installation_requirements(release)
+    facts = {("requires", text) for text in requires if Requirement(text).name not in unstated}
     if release.requires_python:
         facts.add(("python", _specifier(release.requires_python)))
     facts |= {("build", f"{key} {value}") for key, values in build_facts(release).items() for value in values}

@@ -140,9 +140,11 @@ def write_release_table(store: ReleaseStore, packages: Sequence[str], folder: Pa
     Raises:
         InputError: a stored release cannot be read, or a file cannot be written.
     """
-    size = 0
+    size, known = 0, atlas_packages()
     for package in packages:
-        releases = [table_release(release) for release in store.releases(package, candidates=True)]
+        built_for = known[package].built_for_installed_torch if package in known else ()
+        published = store.releases(package, candidates=True)
+        releases = [table_release(release, built_for_torch=built_for) for release in published]
         if releases:
             text = table_text(package, releases)
             write_file(folder / "releases" / f"{package}.txt", text)

@@ -67,7 +67,7 @@ def test_an_import_that_goes_on_without_compiled_modules_is_not_what_fails() -> 
     [
         ("x = ", "not TOML"),
         ("x = 1", "expected tables [package.NAME]"),
-        ("[package.a]\nimport = ['a']", "package.a: expected a table of also, called_if, "),
+        ("[package.a]\nimport = ['a']", "package.a: expected a table of also, built_for_installed_torch, "),
         ("[package.a]\nimports = 'a'", "package.a.imports: expected a list of texts"),
         ("[package.a]\nimports = []", "package.a.imports: expected at least one"),
         ("[package.A_b]\nimports = ['a']", "expected a normalised name"),

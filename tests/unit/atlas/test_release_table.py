@@ -114,3 +114,15 @@ def test_a_look_up_in_a_long_table_takes_well_under_a_tenth_of_a_millisecond() -
     for number in range(60):
         frozen.row("p", f"1.{number}")
     assert (thread_time() - began) / 60 < 0.001  # seconds of this thread; a tenth of that on a quiet machine
+
+
+def test_what_a_source_distribution_requires_for_the_installed_torch_is_left_out() -> None:
+    published = release("axolotl", "0.12.2", ("torch==2.6.0", "xformers==0.0.29.post3", "peft==0.17.0"))
+    source = replace(published, wheels=())
+
+    required = [
+        table_release(each, built_for_torch=("torch", "xformers")).facts for each in (source, published)
+    ]
+
+    assert {text for kind, text in required[0] if kind == "requires"} == {"peft==0.17.0"}
+    assert ("requires", "torch==2.6.0") in required[1]
