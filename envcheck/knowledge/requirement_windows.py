@@ -136,7 +136,11 @@ def excluded_companions(
                 asks.setdefault(ask.requires, []).append(ask)
     found = []
     for package in sorted(asks):
-        others = {name: version for name, version in pins.items() if name != asks[package][0].package}
+        asker = asks[package][0].package
+        own = requirements_of(asker, pins[asker], table, environment)
+        refused = {ask.requires for ask in own if ask.requires in pins and _is_violated(ask, pins)}
+        # A pin that the asker itself excludes is a finding of its own.
+        others = {name: version for name, version in pins.items() if name not in {asker, *refused}}
         violated = _violated_by_all(package, asks[package], others, table, environment)
         if violated:
             found.append(ExcludedCompanion(package, asks[package][0], violated))

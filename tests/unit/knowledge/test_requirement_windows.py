@@ -172,3 +172,10 @@ def test_a_package_that_one_pin_requires_and_another_excludes_is_named(pinned: s
 )
 def test_a_package_of_which_a_release_fits_is_not_named(pins: dict[str, str]) -> None:
     assert excluded_companions(pins, table(TRAINER, *LIBRARY), LINUX) == []
+
+
+def test_a_pin_that_the_asker_itself_excludes_is_not_named_again() -> None:
+    trainer = release("llamafactory", "0.9.0", ("transformers>=4.41.2,<=4.45.0", "tokenizers>=0.19"))
+    pins = {"llamafactory": "0.9.0", "tokenizers": "0.15.2"}
+    assert excluded_companions(pins, table(trainer, *LIBRARY), LINUX) == []
+    assert excluded_companions({**pins, "tokenizers": "0.22.0"}, table(trainer, *LIBRARY), LINUX) != []
