@@ -436,6 +436,8 @@ def _class_key(choices: PageChoices, needs: _Needs, dimension: str, option: int)
         clause_algebra.answer(clause, Known(value)) for clause in needs.clauses if clause.key == key
     )
     compared = any(key in referenced_keys(clause) for clause in needs.clauses)
+    # Whether a companion loads beside torch depends on its release, whatever the clauses say of it.
+    compared = compared or f"build.{dimension}.fits" in needs.keys
     return (answers, value if compared else "")
 
 

@@ -271,6 +271,8 @@ def _in_every_or_no_release(answer: MissingAnswer, asks: str) -> str:
         has = f"{missing.module}.{missing.name} is a module of {every}"
         return f"{has}, which was not imported before {asks or 'the code'} read it"
     why = "another module was imported in its place, it was imported in part only, or its files are damaged"
+    if answer.published.is_module and missing.attribute:
+        why = f"nothing imported it before, {why}"
     return f"{wanted} {every} has: {why}" if asks else f"{every} has {what}: {why}"
 
 

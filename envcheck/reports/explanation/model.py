@@ -55,8 +55,11 @@ class MissingAnswer(NamedTuple):
 
     @property
     def not_imported(self) -> bool:
-        """Return whether an attribute is missing that is a module, which nothing has imported yet."""
-        every = self.published.answer is InReleases.EVERY
+        """Return whether an attribute is missing that is a module, which nothing has imported yet.
+
+        What is right below a package is mostly imported by the package itself, so it may be broken as well.
+        """
+        every = self.published.answer is InReleases.EVERY and "." in self.missing.module
         return every and self.missing.attribute and self.published.is_module
 
     @property
