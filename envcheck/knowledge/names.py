@@ -84,7 +84,7 @@ class InReleases(Enum):
 
 
 class Presence(NamedTuple):
-    """The releases that have something, where the answer is SOME or EVERY.
+    """Hold the releases that have something, where the answer is SOME or EVERY.
 
     `ends` are the first and the last release that were read. `is_module` says that the name is a module below
     the one that was asked about: an attribute of this name is there once something has imported it.

@@ -100,6 +100,18 @@ def _exact_version(specifier: str) -> str:
     return "" if version.endswith(".*") else version
 
 
+def _asks_for_others(
+    pins: Mapping[str, str], table: ReleaseTable, environment: Mapping[str, str]
+) -> dict[str, list[ReleaseRequirement]]:
+    """Return what the pinned releases require of packages that are not pinned, by package."""
+    asks: dict[str, list[ReleaseRequirement]] = {}
+    for package, version in pins.items():
+        for ask in requirements_of(package, version, table, environment):
+            if ask.requires not in pins:
+                asks.setdefault(ask.requires, []).append(ask)
+    return asks
+
+
 def disjoint_windows(
     pins: Mapping[str, str], table: ReleaseTable, environment: Mapping[str, str]
 ) -> list[DisjointWindows]:
@@ -107,11 +119,7 @@ def disjoint_windows(
 
     A window without any release counts only between the oldest and the newest release that were read.
     """
-    asks: dict[str, list[ReleaseRequirement]] = {}
-    for package, version in pins.items():
-        for ask in requirements_of(package, version, table, environment):
-            if ask.requires not in pins:
-                asks.setdefault(ask.requires, []).append(ask)
+    asks = _asks_for_others(pins, table, environment)
     found = []
     for package in sorted(asks):
         known = table.versions(package)
@@ -129,11 +137,7 @@ def excluded_companions(
     Pins may fit one another and leave no release of what one of them needs: LLaMA-Factory 0.9.0 requires
     transformers 4.41.2 or newer, and each of those requires tokenizers newer than 0.15.
     """
-    asks: dict[str, list[ReleaseRequirement]] = {}
-    for package, version in pins.items():
-        for ask in requirements_of(package, version, table, environment):
-            if ask.requires not in pins:
-                asks.setdefault(ask.requires, []).append(ask)
+    asks = _asks_for_others(pins, table, environment)
     found = []
     for package in sorted(asks):
         asker = asks[package][0].package

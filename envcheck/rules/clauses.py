@@ -105,7 +105,7 @@ def keys_in(rule: Rule) -> set[str]:
 
 
 class Evaluation:
-    """The answers of clauses on one inventory. A clause is evaluated once, however many rules have it.
+    """Keep the answers of clauses on one inventory. A clause is evaluated once, however many rules have it.
 
     Half of all clauses are repetitions, and the judge asks twice. The clauses have to live as long as this
     object does, because answers are kept by their identity.

@@ -21,7 +21,7 @@ from envcheck.reports.explanation import Explanation
 
 
 class FinishedCommand(NamedTuple):
-    """How a command ended: its exit code (negative for a signal), and the explanation of a failure.
+    """Hold how a command ended: its exit code (negative for a signal), and the explanation of a failure.
 
     `trouble` says why a failure could not be explained.
     """
