@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from envcheck.core.facts import Unknown
 from envcheck.training_config.programs.recorded_calls import Arguments
 from envcheck.training_config.programs.values import (
+    LONGEST_TEXT,
     MISSING,
     ClassValue,
     File,
@@ -25,7 +26,6 @@ from envcheck.training_config.programs.values import (
     truth,
 )
 
-_LONGEST_TEXT = 10_000
 _TEXT_METHODS = frozenset({
     "capitalize", "endswith", "lower", "lstrip", "removeprefix", "removesuffix", "replace", "rstrip",
     "startswith", "strip", "title", "upper",
@@ -97,7 +97,7 @@ def _text_method(text: str, name: str, given: Arguments) -> Value:
         found = getattr(text, name)(*given.positional)
     except (TypeError, ValueError):
         return MISSING
-    return found if not isinstance(found, str) or len(found) < _LONGEST_TEXT else MISSING
+    return found if not isinstance(found, str) or len(found) < LONGEST_TEXT else MISSING
 
 
 def of_values(name: str, first: Value, given: Arguments) -> Value:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 
 from envcheck.core.facts import Unknown
 from envcheck.training_config.programs.values import (
+    LONGEST_TEXT,
     MISSING,
     ClassValue,
     File,
@@ -35,7 +36,6 @@ from envcheck.training_config.programs.values import (
 _MOST_STEPS = 20_000  # expressions and statements that are followed in one program
 _DEEPEST = 60  # expressions inside one another
 _LONGEST_LOOP = 32  # items of a known list over which a comprehension is computed
-_LONGEST_TEXT = 10_000  # characters of a computed text, or items of a computed list
 _MOST_BITS = 256  # of a whole number that is computed with
 
 _COMPARISONS: Mapping[type[ast.cmpop], Callable[[Value, Value], Value]] = {
@@ -246,7 +246,7 @@ class Expressions(ABC):
         )
         if function is None or not (numbers or texts):
             return MISSING
-        too_long = len(one) + len(other) > _LONGEST_TEXT if texts else is_huge(one) or is_huge(other)
+        too_long = len(one) + len(other) > LONGEST_TEXT if texts else is_huge(one) or is_huge(other)
         if too_long:
             return MISSING
         try:

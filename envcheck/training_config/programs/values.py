@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 Value: TypeAlias = Any
 """A scalar, a tuple of values, Unknown, or one of the classes below."""
 
-_LONGEST_TEXT = 10_000  # characters of a text that a program puts together
+LONGEST_TEXT = 10_000
+"""Characters of a text, or items of a list, that a program puts together."""
 _SHOWN = 60  # characters of an expression that a reason quotes
 _MOST_OPTIONS = 16  # entries of a table of functions that are all followed
 
@@ -210,7 +211,7 @@ def text_of(parts: Sequence[Value]) -> Value:
                 found[-1] += part
             else:
                 found.append(part)
-    if sum(len(part) for part in found if isinstance(part, str)) >= _LONGEST_TEXT:
+    if sum(len(part) for part in found if isinstance(part, str)) >= LONGEST_TEXT:
         return MISSING
     if all(isinstance(part, str) for part in found):
         return "".join(str(part) for part in found)
