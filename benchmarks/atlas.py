@@ -44,7 +44,7 @@ from packaging.version import Version
 
 from envcheck import probes
 from envcheck.atlas.entries import calls_of, distribution_of, entries_of, import_names
-from envcheck.commands import examine
+from envcheck.commands import judging, loading
 from envcheck.commands.atlas_tables import release_table
 from envcheck.commands.harvest.gaps import use_shipped_entries
 from envcheck.core.facts import Fact, Inventory, Known, package_key
@@ -271,7 +271,7 @@ class Predictor:
     def __init__(self) -> None:
         """Load the tables and rules that a user's run loads."""
         self._atlas = read_tables()
-        self._matrix = examine.load_matrix(examine.vocabulary(probes.every_probe()))
+        self._matrix = loading.load_matrix(loading.vocabulary(probes.every_probe()))
 
     def predict(self, draw: Mapping[str, Any]) -> dict[str, Any]:
         """Return a draw with its predicted failures.
@@ -308,8 +308,8 @@ class Predictor:
         ]
         read = Inventory(complete=frozenset({"pkg"})).with_facts(facts)
         read = read.with_facts([Fact("python.version", Known("3.11.7"), "draw")])
-        inventory = derive.derive(examine.with_requirements(read), self._matrix)
-        for finding in examine.judge_inventory(inventory, self._matrix, None).findings:
+        inventory = derive.derive(judging.with_requirements(read), self._matrix)
+        for finding in judging.judge_inventory(inventory, self._matrix, None).findings:
             if finding.severity is Severity.ERROR and finding.verdict is Verdict.BROKEN:
                 keys = {clause.key for table in finding.rule.when for clause in table}
                 named = sorted(key.split(".")[1] for key in keys if key.startswith("pkg."))

@@ -168,7 +168,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from envcheck.commands import examine, training_files  # noqa: E402 - the path comes first
+from envcheck.commands import loading, training_files  # noqa: E402 - the path comes first
 from envcheck.core.errors import EnvcheckError  # noqa: E402
 from envcheck.core.facts import Inventory  # noqa: E402
 from envcheck.core.rules import Matrix  # noqa: E402
@@ -279,7 +279,7 @@ def main() -> int:
     parser.add_argument("--wrong", action="store_true", help="list what is open or false")
     options = parser.parse_args()
     root = options.folder.resolve()
-    matrix = examine.knowledge()
+    matrix = loading.knowledge()
     groups: dict[str, Counter[str]] = {}
     slowest = 0.0
     missing: set[str] = set()

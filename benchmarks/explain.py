@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from envcheck.commands import examine
+from envcheck.commands import loading
 
 ROOT = Path(__file__).parent.parent
 FAILURE = ROOT / "tests/data/logs/real/killed.log"
@@ -92,7 +92,7 @@ def measure(command: Sequence[str]) -> Usage:
 
 def main(megabytes: int) -> None:
     """Print one line per command."""
-    words = [str(row["word"]) for row in examine.source_tree()["tables"]["trigger"]]
+    words = [str(row["word"]) for row in loading.source_tree()["tables"]["trigger"]]
     with tempfile.TemporaryDirectory() as folder:
         log, facts = Path(folder) / "train.log", Path(folder) / "facts.toml"
         write_log(log, megabytes * 1_000_000)

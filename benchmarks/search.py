@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from envcheck.commands import declared_machine, examine
+from envcheck.commands import declared_machine, loading
 from envcheck.commands.pin.search import search_problem
 from envcheck.commands.pin.target import GLIBC, LockTarget
 from envcheck.core.facts import Fact, Inventory, Known
@@ -55,7 +55,7 @@ class SearchRun(NamedTuple):
 
 def problems() -> Iterator[tuple[str, resolver.SearchProblem]]:
     """Yield each combination of target, Python, machine and user requirements, with its name."""
-    known = examine.knowledge()
+    known = loading.knowledge()
     first = next(iter(known.targets.values()))
     problem = search_problem(
         LockTarget(

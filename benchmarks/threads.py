@@ -74,7 +74,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from envcheck import probes
-from envcheck.commands.examine import knowledge, report_on, vocabulary
+from envcheck.commands.examine import report_on
+from envcheck.commands.loading import knowledge, vocabulary
 from envcheck.core.facts_file import load
 from envcheck.core.findings import Finding, Report, Verdict
 from envcheck.core.rules import Severity

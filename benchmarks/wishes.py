@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from envcheck import resolver_backends as backends
-from envcheck.commands import atlas_tables, declared_machine, examine
+from envcheck.commands import atlas_tables, declared_machine, loading
 from envcheck.commands.pin import search, unpinned
 from envcheck.commands.pin.completion import Completer
 from envcheck.commands.pin.target import GLIBC, LockTarget, target_bounds
@@ -78,7 +78,7 @@ class Comparison(NamedTuple):
 def wishes(count: int, seed: int) -> Iterator[Wish]:
     """Yield random wishes; the same seed gives the same ones for the same tables."""
     draw = random.Random(seed)  # noqa: S311 - a sample
-    known = examine.knowledge()
+    known = loading.knowledge()
     for _ in range(count):
         target = draw.choice([*known.targets])
         driver, gpu, glibc = draw.choice(MACHINES)

@@ -30,17 +30,17 @@ DIGESTS = "digests.json"
 def compiled() -> dict[str, Any]:
     """Return the contents that the build adds to the package, by path in `envcheck/shipped`."""
     from envcheck import probes
-    from envcheck.commands import examine
+    from envcheck.commands import loading
     from envcheck.host.package_files import source_texts
     from envcheck.knowledge.atlas import freeze_atlas
     from envcheck.knowledge.compiled import freeze_matrix, freeze_vocabulary
     from envcheck.knowledge.load import build_matrix
     from envcheck.knowledge.release_metadata import freeze_releases
 
-    tree = examine.source_tree()
-    keys = examine.vocabulary(probes.every_probe())
+    tree = loading.source_tree()
+    keys = loading.vocabulary(probes.every_probe())
     known = build_matrix(tree, keys)
-    atlas = freeze_atlas(examine.load_atlas())
+    atlas = freeze_atlas(loading.load_atlas())
     dialects = source_texts("compat/dialects", ".toml")
     contents = {
         "judging.json": freeze_matrix(known),

@@ -20,7 +20,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from envcheck.commands import examine, training_files  # noqa: E402 - the path comes first
+from envcheck.commands import loading, training_files  # noqa: E402 - the path comes first
 from envcheck.core.errors import EnvcheckError  # noqa: E402
 from envcheck.core.facts import Inventory  # noqa: E402
 from envcheck.core.rules import Matrix  # noqa: E402
@@ -110,7 +110,7 @@ def main() -> int:
     parser.add_argument("--write", action="store_true", help="replace the table instead of printing it")
     options = parser.parse_args()
     folders = sorted(path.resolve() for path in options.folder.iterdir() if path.is_dir())
-    text = table_text(*shares_of(folders, examine.knowledge()))
+    text = table_text(*shares_of(folders, loading.knowledge()))
     if options.write:
         TABLE.write_text(text)
     else:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from envcheck import probes
-from envcheck.commands import examine
+from envcheck.commands import examine, loading
 from envcheck.commands.measured_cells import cell_toml
 from envcheck.core.facts import Inventory, Value
 from envcheck.core.versions import base_release
@@ -185,9 +185,9 @@ def _deepspeeds(options: argparse.Namespace) -> bool:
 
 def _inventory(options: argparse.Namespace) -> Inventory:
     found = probes.every_probe()
-    words = examine.vocabulary(found)
+    words = loading.vocabulary(found)
     request = examine.ExamineRequest(python=options.python)
-    return examine.take_inventory(request, Host(), found, examine.load_matrix(words), words)[1]
+    return examine.take_inventory(request, Host(), found, loading.load_matrix(words), words)[1]
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ from typing import Any, NamedTuple
 
 from ship_locks import FOLDER, INSTALLED, TRAINED, UNPACKED, in_words, read_manifest, write_manifest
 
-from envcheck.commands import examine, selftest
+from envcheck.commands import examine, loading, selftest
 from envcheck.commands.declared_machine import declare_machine
 from envcheck.commands.examine import ExamineRequest
 from envcheck.commands.measure import tests_digest
@@ -91,7 +91,7 @@ def prove(names: Sequence[str], *, uv: bool) -> dict[str, Proof]:
         prepared = selftest.prepare(ExamineRequest(python=python), host)
         python_version = str(prepared.inventory.known("python.version"))
         for name, lock in locks.items():
-            target = examine.knowledge().targets[lock.target]
+            target = loading.knowledge().targets[lock.target]
             for_target = prepared._replace(target=target)
             selected = select(for_target, options, "cpu", host)
             wanted = [(each.claim.name, each.variant.name) for each in selected if not each.skipped]
@@ -220,10 +220,10 @@ def elf_machine(path: Path) -> int | None:
 
 def _judged_files(parsed: Lock, environment: Path, machines: Mapping[str, Counter[int]]) -> Proof:
     """Judge the unpacked packages on the machine that the lock is for; print what refuses them."""
-    probes, matrix = every_probe(), examine.knowledge()
+    probes, matrix = every_probe(), loading.knowledge()
     request = ExamineRequest(python=str(environment), static=True, target=parsed.target, deadline_s=INSTALL_S)
     host = Host(Path("/"), dict(os.environ))  # noqa: TID251
-    _, read, _ = examine.take_inventory(request, host, probes, matrix, examine.vocabulary(probes))
+    _, read, _ = examine.take_inventory(request, host, probes, matrix, loading.vocabulary(probes))
     packages = [fact for key, fact in read.facts.items() if not key.startswith(("host.", "driver.", "gpu"))]
     driver = next((value for key, _, value in parsed.needs if key == "driver.version"), None)
     declared = declare_machine(

@@ -17,7 +17,7 @@ from pathlib import Path
 from packaging.requirements import InvalidRequirement, Requirement
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from envcheck.commands import examine
+from envcheck.commands import loading
 from envcheck.commands.harvest.store import ReleaseStore
 from envcheck.commands.measured_cells import toml_value
 
@@ -31,7 +31,7 @@ _HEAD = """\
 
 def extras_of_targets() -> list[tuple[str, str]]:
     """Return each package and extra that a target names, sorted."""
-    targets = examine.knowledge().targets.values()
+    targets = loading.knowledge().targets.values()
     texts = (Requirement(text) for target in targets for text in target.extras)
     return sorted({(each.name, extra) for each in texts for extra in each.extras})
 

@@ -29,7 +29,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from envcheck.commands import examine
+from envcheck.commands import loading
 from envcheck.commands.measured_cells import toml_value
 from envcheck.commands.pin.search import resolve_lock
 from envcheck.commands.pin.shipped import ARM, driver_floor
@@ -184,7 +184,7 @@ def main(words: list[str]) -> int:
     )
     parser.add_argument("--missing", action="store_true", help="skip locks that exist")
     given = parser.parse_args(words)
-    known, rows = examine.knowledge(), examine.source_tree()["matrix"]["target"]
+    known, rows = loading.knowledge(), loading.source_tree()["matrix"]["target"]
     status = 0
     for wanted in locks_to_ship(rows):
         exists = (FOLDER / wanted.name).exists()
@@ -205,7 +205,7 @@ def main(words: list[str]) -> int:
 
 def write_all_rows() -> None:
     """Write the manifest of all existing locks, and update how each was tested in its header."""
-    before, known = read_manifest(), examine.knowledge()
+    before, known = read_manifest(), loading.knowledge()
     names = sorted(path.relative_to(FOLDER).as_posix() for path in FOLDER.glob("*/*.txt"))
     rows = [row_of(name, (FOLDER / name).read_text(encoding="utf-8"), before) for name in names]
     for row in rows:

@@ -25,7 +25,7 @@ sys.path.insert(0, str(ROOT))
 from envcheck import probes  # noqa: E402 - of this checkout
 from envcheck.cli.main import COMMANDS, command_module  # noqa: E402
 from envcheck.cli.program import build_program  # noqa: E402
-from envcheck.commands import examine  # noqa: E402 - of this checkout
+from envcheck.commands import loading  # noqa: E402 - of this checkout
 from envcheck.core import training_facts  # noqa: E402 - of this checkout
 from envcheck.core.facts import Key, family  # noqa: E402 - of this checkout
 from envcheck.core.rules import Matrix, Rule, Target, When  # noqa: E402
@@ -50,7 +50,7 @@ def page(name: str, *arguments: str) -> Iterator[str]:
 
 @cache
 def _known() -> Matrix:
-    return examine.knowledge()
+    return loading.knowledge()
 
 
 # --- commands ---------------------------------------------------------------------------------------
@@ -199,7 +199,7 @@ def _training() -> Iterator[str]:
 
 
 def _facts() -> Iterator[str]:
-    keys = examine.vocabulary(probes.every_probe()).keys
+    keys = loading.vocabulary(probes.every_probe()).keys
     for name in sorted({family(key) for key in keys} - {"train"}):
         yield f"\n## {name}\n"
         yield from _keys({key: meaning for key, meaning in keys.items() if family(key) == name})

@@ -48,12 +48,12 @@ def command(
 
     Exit codes: 0 nothing at or above --fail-on, 1 findings, 2 wrong usage or unreadable input.
     """
-    from envcheck.commands import check, examine, gate
+    from envcheck.commands import check, gate, user_settings
     from envcheck.core.findings import Question
 
     report_format = output.choose_format(as_json=as_json, report_format=report_format, file=file)
     verbosity = output.verbosity(report_format, verbose=verbose, quiet=quiet)
-    language = examine.choose_language(lang, host.Host())
+    language = user_settings.choose_language(lang, host.Host())
     request = options.examine_request(target=target, train=train, driver=driver, gpus=gpus, overlays=overlays)
     gate_options = gate.GateOptions(
         machines=tuple(machines or ()),

@@ -22,30 +22,30 @@ def is_asked_for() -> bool:
 
 def targets(incomplete: str) -> list[str]:
     """Return the training recipes whose names begin with the typed text."""
-    from envcheck.commands import examine
+    from envcheck.commands import loading
 
-    return _beginning(examine.knowledge().targets, incomplete)
+    return _beginning(loading.knowledge().targets, incomplete)
 
 
 def machines(incomplete: str) -> list[str]:
     """Return the declared machines whose names begin with the typed text."""
-    from envcheck.commands import examine
+    from envcheck.commands import loading
 
-    return _beginning(examine.knowledge().machines, incomplete)
+    return _beginning(loading.knowledge().machines, incomplete)
 
 
 def rules(incomplete: str) -> list[str]:
     """Return the ids of rules that begin with the typed text."""
-    from envcheck.commands import examine
+    from envcheck.commands import loading
 
-    return _beginning((rule.id for rule in examine.knowledge().rules), incomplete)
+    return _beginning((rule.id for rule in loading.knowledge().rules), incomplete)
 
 
 def gpus(incomplete: str) -> list[str]:
     """Return the GPUs whose names begin with the typed text, as one word each: `A100-SXM4-80GB`."""
-    from envcheck.commands import examine
+    from envcheck.commands import loading
 
-    models = examine.knowledge().tables.gpu_models
+    models = loading.knowledge().tables.gpu_models
     names = (model.name.removeprefix("NVIDIA ").replace(" ", "-") for model in models)
     return _beginning((*names, "none"), incomplete)
 

@@ -44,13 +44,13 @@ def command(
     Exit codes: 0 nothing at or above --fail-on, 1 findings, 2 wrong usage or unreadable input,
     3 could not examine the environment (no torch in it, or a bug in envcheck).
     """
-    from envcheck.commands import examine
+    from envcheck.commands import examine, user_settings
     from envcheck.policy import decision
 
     report_format = output.choose_format(as_json=as_json, report_format=report_format, file=file)
     verbosity = output.verbosity(report_format, verbose=verbose, quiet=quiet)
-    language = examine.choose_language(lang, host.Host())
-    settings = examine.read_settings()
+    language = user_settings.choose_language(lang, host.Host())
+    settings = user_settings.read_settings()
     threshold = settings.threshold if settings is not None else None
     severity = fail_on.severity if fail_on else threshold or Severity.ERROR
     request = options.examine_request(
@@ -65,7 +65,7 @@ def command(
         overlays=overlays,
         expect_gpus=expect_gpus,
     )
-    request = examine.with_settings(request, settings)
+    request = user_settings.with_settings(request, settings)
     report = examine.examine(request, host.Host(), severity if fix else None)
     report = report._replace(
         language=language.without(report.matrix.overlaid()), fail_on=severity, verbosity=verbosity

@@ -50,7 +50,7 @@ def command(
     Exit codes: 0 no failure in the log, 1 a failure that is explained, 2 wrong usage or unreadable input,
     3 a failure for which no explanation is known, or an empty log.
     """
-    from envcheck.commands import examine, explain
+    from envcheck.commands import explain, user_settings
     from envcheck.reports import explanation
 
     request = options.examine_request(
@@ -64,7 +64,7 @@ def command(
         timeout=timeout,
         overlays=overlays,
     )
-    request = examine.with_settings(request, examine.read_settings())
+    request = user_settings.with_settings(request, user_settings.read_settings())
     report_format = LogFormat.JSON.value if as_json else log_format.value
     verbosity = output.verbosity(report_format, verbose=verbose, quiet=quiet)
     if log == explain.STDIN:
@@ -81,8 +81,8 @@ def command(
 
 def in_language(explained: Explanation, lang: str | None) -> Explanation:
     """Return the explanation with the language in which it is shown. Raises InputError."""
-    from envcheck.commands import examine
+    from envcheck.commands import user_settings
 
     report = explained.report
-    language = examine.choose_language(lang, host.Host()).without(report.matrix.overlaid())
+    language = user_settings.choose_language(lang, host.Host()).without(report.matrix.overlaid())
     return explained._replace(report=report._replace(language=language))

@@ -56,9 +56,9 @@ def command(
 
         output.print_data(json.dumps(fleet.node_facts(request, host.Host(), node_name())) + "\n")
         return 0
-    from envcheck.commands import examine
+    from envcheck.commands import examine, user_settings
 
-    language = examine.choose_language(lang, host.Host())
+    language = user_settings.choose_language(lang, host.Host())
     inventory, diagnostics = examine.inventory_and_diagnostics(request, host.Host())
     output.print_data(output.json_text(sanitized(inventory, private_names())))
     for diagnostic in diagnostics:
@@ -71,11 +71,11 @@ def command(
 
 def _compare(request: ExamineRequest, files: tuple[str, str], lang: str | None, *, as_json: bool) -> int:
     """Print the difference of two inventories; return 1 if the second has an error that the first lacks."""
-    from envcheck.commands import examine
+    from envcheck.commands import examine, user_settings
     from envcheck.policy import decision
     from envcheck.reports import diff
 
-    language = examine.choose_language(lang, host.Host())
+    language = user_settings.choose_language(lang, host.Host())
     first, second = (
         sanitized(report, private_names()) for report in examine.examine_two(request, files, host.Host())
     )

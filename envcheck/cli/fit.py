@@ -85,11 +85,11 @@ def command(
 
     Exit codes: 0 it fits (or is tight), 1 it does not fit, 2 wrong usage or unreadable input, 3 cannot tell.
     """
-    from envcheck.commands import examine, fit
+    from envcheck.commands import fit, user_settings
     from envcheck.memory import report
 
     verbosity = output.verbosity("json" if as_json else "text", verbose=verbose, quiet=quiet)
-    language = examine.choose_language(lang, host.Host())
+    language = user_settings.choose_language(lang, host.Host())
     request = options.examine_request(
         python=python,
         static=static,
@@ -100,7 +100,7 @@ def command(
         timeout=timeout,
         overlays=overlays,
     )
-    request = examine.with_settings(request, examine.read_settings())
+    request = user_settings.with_settings(request, user_settings.read_settings())
     fit_options = fit.FitOptions(
         model=model,
         gpus=gpu_count,

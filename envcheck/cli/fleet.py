@@ -92,7 +92,7 @@ def command(
     Exit codes: 0 the job may start, 1 it may not (an error on a node, or nodes differ in a fact that must be
     equal), 2 wrong usage, 3 cannot tell (a node is missing, a record cannot be read, nothing to judge).
     """
-    from envcheck.commands import examine, fleet
+    from envcheck.commands import fleet, user_settings
 
     if file:
         check_replaceable(Path(file))
@@ -103,7 +103,7 @@ def command(
     request = options.examine_request(
         python=python, static=static, target=target, train=train, timeout=timeout, overlays=overlays
     )
-    request = examine.with_settings(request, examine.read_settings())
+    request = user_settings.with_settings(request, user_settings.read_settings())
     fleet_options = fleet.FleetOptions(
         source=source,
         via=via,
@@ -116,7 +116,7 @@ def command(
     )
     gathered = fleet.gather(request, fleet_options, host.Host())
     if gathered.report is not None:
-        language = examine.choose_language(lang, host.Host())
+        language = user_settings.choose_language(lang, host.Host())
         output.write_data(_text(gathered.report, verbosity, language, as_json=as_json), file, lang)
     return gathered.code
 

@@ -93,7 +93,7 @@ def command(
     Needs no GPU. Exit codes: 0 open, 1 shut by findings, 2 wrong usage or unreadable input,
     3 could not examine the environment (no torch in it, or a bug in envcheck).
     """
-    from envcheck.commands import examine, gate
+    from envcheck.commands import gate, user_settings
     from envcheck.core.findings import Question
 
     if runtime:
@@ -102,7 +102,7 @@ def command(
         raise InputError("--no-manifest", f"contradicts --manifest {manifest}")
     report_format = output.choose_format(as_json=as_json, report_format=report_format, file=file)
     verbosity = output.verbosity(report_format, verbose=verbose, quiet=quiet)
-    language = examine.choose_language(lang, host.Host())
+    language = user_settings.choose_language(lang, host.Host())
     request = options.examine_request(
         python=python,
         static=static,

@@ -152,10 +152,10 @@ def in_language(text: str, lang: str | None) -> str:
     Raises:
         InputError: there is no such language.
     """
-    from envcheck.commands import examine
+    from envcheck.commands import user_settings
     from envcheck.host.machine import Host
 
-    language = examine.choose_language(lang, Host())
+    language = user_settings.choose_language(lang, Host())
     if not language.sentences:
         return text
     ending = "\n" if text.endswith("\n") else ""

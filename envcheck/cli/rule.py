@@ -24,10 +24,10 @@ def command(
 
     Exit codes: 0 printed, 2 wrong usage or no such rule.
     """
-    from envcheck.commands import examine
+    from envcheck.commands import loading, user_settings
     from envcheck.knowledge import rule_pages
 
-    language = examine.choose_language(lang, host.Host())
-    matrix = examine.knowledge(overlays or ())
+    language = user_settings.choose_language(lang, host.Host())
+    matrix = loading.knowledge(overlays or ())
     output.print_data(rule_pages.rule_page(None if list_all else rule_id, matrix, language))
     return 0

@@ -41,7 +41,7 @@ def command(
     126: the command cannot be executed, 127: it does not exist.
     """
     from envcheck.cli.explain import in_language
-    from envcheck.commands import examine, explain
+    from envcheck.commands import explain, user_settings
     from envcheck.host import pty_passthrough
     from envcheck.reports import explanation
 
@@ -55,7 +55,7 @@ def command(
         timeout=timeout,
         overlays=overlays,
     )
-    request = examine.with_settings(request, examine.read_settings())
+    request = user_settings.with_settings(request, user_settings.read_settings())
     try:
         finished = explain.run(request, arguments, host.Host())
     except OSError as error:

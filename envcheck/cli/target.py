@@ -18,9 +18,9 @@ def command(name: NameArgument = None, overlays: options.Matrix = None, lang: op
 
     Exit codes: 0 printed, 2 wrong usage or no such recipe.
     """
-    from envcheck.commands import examine
+    from envcheck.commands import loading, user_settings
     from envcheck.knowledge import rule_pages
 
-    language = examine.choose_language(lang, host.Host())
-    output.print_data(rule_pages.target_page(name, examine.knowledge(overlays or ()), language))
+    language = user_settings.choose_language(lang, host.Host())
+    output.print_data(rule_pages.target_page(name, loading.knowledge(overlays or ()), language))
     return 0

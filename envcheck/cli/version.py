@@ -6,7 +6,7 @@ import platform
 
 from envcheck import __version__
 from envcheck.cli import output
-from envcheck.commands import examine
+from envcheck.commands import loading
 from envcheck.host.package_files import changed_files
 from envcheck.knowledge.load import tree_digest
 
@@ -15,7 +15,7 @@ _MOST_NAMED = 5  # changed files that the output names
 
 def run(arguments: list[str]) -> int:  # noqa: ARG001 - the signature of every `run`
     """Print version, digest and Python; return 3 if the knowledge or a file changed since the build."""
-    tree = examine.source_tree()
+    tree = loading.source_tree()
     stated, found = tree["digest"], tree_digest(tree)
     changed = changed_files() or []
     lines = [

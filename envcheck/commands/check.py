@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from envcheck import dependency_files
-from envcheck.commands import edits, examine, gate, ranges
+from envcheck.commands import edits, examine, gate, judging, loading, ranges, tried_fixes, user_settings
 from envcheck.commands.examine import ExamineRequest
 from envcheck.commands.planned_fixes import with_planned_fixes
 from envcheck.commands.published_requirements import (
@@ -74,12 +74,12 @@ def check(
         InputError: a file's name does not show its kind, or the file has a mistake; names the place.
         EnvcheckError: as `gate.judge_image`.
     """
-    settings = examine.read_settings() or Settings()
-    request = examine.with_settings(request, settings)
+    settings = user_settings.read_settings() or Settings()
+    request = user_settings.with_settings(request, settings)
     if python and not _is_python_version(python):
         raise InputError("--python-version", f"expected a version such as 3.11, found {python!r}")
-    matrix = examine.load_matrix(examine.known_vocabulary(), request.overlays)
-    target = examine.find_target(request.target, matrix)
+    matrix = loading.load_matrix(loading.known_vocabulary(), request.overlays)
+    target = loading.find_target(request.target, matrix)
     policy = gate.combine_policy(options, settings, matrix)
     machines = gate.declared_machines(options.machines, request, settings, matrix)
     context = _Context(request, machines, matrix, target, python)
@@ -117,10 +117,10 @@ def _plan(report: Report, read: Inventory, context: _Context) -> Plan | None:
     strict = any(one.rule.group == "requires-dist" for one in errors)
     if strict and any(_on_cuda_library(one) for one in report.judgement.findings):
         return None  # the tables do not say which of them another torch requires
-    read = examine.with_requirements(read)
+    read = judging.with_requirements(read)
     for machine in context.machines:
         read = gate.on_machine(read, machine, context.matrix)
-    return examine.plan_change(read, context.matrix, context.target, Severity.ERROR, strict=strict)
+    return tried_fixes.plan_change(read, context.matrix, context.target, Severity.ERROR, strict=strict)
 
 
 def _patches(dependencies: DependencyList, report: Report, plan: Plan | None) -> Iterator[str]:
@@ -177,7 +177,7 @@ def _judge_list(dependencies: DependencyList, context: _Context) -> tuple[Report
     if found is not None:
         report = ranges.explain_ranges(report, found, read, judged)
         generated += ranges.conflict_findings(found, dependencies, read, judged)
-    report = report._replace(judgement=examine.add_findings(report.judgement, generated))
+    report = report._replace(judgement=judging.add_findings(report.judgement, generated))
     report = _with_overruled_as_notes(report, dependencies.overridden)
     # A file without torch is judged too: it may install two packages that cannot work together.
     return _with_places(report._replace(nothing_to_judge="", diagnostics=diagnostics)), plan

@@ -1,67 +1,44 @@
 """Examine an environment: read its facts, derive what follows from them, judge them, return a report.
 
 `examine` is that flow. The other commands use its parts: `take_inventory` reads, `report_on` derives and
-judges, and the functions at the end load the knowledge that both need.
+judges. The knowledge comes from `loading`, the judgement from `judging`, the fixes from `tried_fixes`.
 
 `envcheck doctor` imports this module, so whatever only some commands need is imported inside functions.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from envcheck import __version__, probes
-from envcheck.core import facts_file, i18n, training_facts, versions
+from envcheck.commands.judging import add_findings, judge_inventory, with_requirements
+from envcheck.commands.loading import find_target, known_vocabulary, load_matrix, vocabulary
+from envcheck.commands.tried_fixes import add_fixes, needs_plan, plan_change
+from envcheck.core import facts_file, versions
 from envcheck.core.errors import ExamineError, InputError, Place
 from envcheck.core.facts import (
     Absent,
     Fact,
     Inventory,
-    Key,
-    Kind,
     Known,
-    Value,
     Vocabulary,
     installed_versions,
     is_package_version_key,
     package_key,
 )
-from envcheck.core.findings import (
-    UNREADABLE,
-    Diagnostic,
-    Finding,
-    Judgement,
-    Measured,
-    Plan,
-    Report,
-    Verdict,
-    worst_first,
-)
+from envcheck.core.findings import UNREADABLE, Diagnostic, Finding, Judgement, Measured, Report
 from envcheck.core.records import NamedTuple
-from envcheck.core.rules import Atlas, Builds, Cell, Fix, Matrix, Rule, Severity, Target
-from envcheck.core.suggestions import suggestion
+from envcheck.core.rules import Cell, Matrix, Severity, Target
 from envcheck.host.environment import own_python
-from envcheck.host.files import name_exists, read_file, same_file
+from envcheck.host.files import read_file, same_file
 from envcheck.host.machine import Host
-from envcheck.host.package_files import shipped_text, source_texts
-from envcheck.knowledge.compiled import thaw_matrix, thaw_vocabulary
-from envcheck.knowledge.generated_rules import metadata_rules, requirement_rules, selftest_rules, target_rules
-from envcheck.rules import derive, judge
-from envcheck.rules.atlas import broken_rows, judged_versions, keys_of, newer_releases, without_repetitions
-from envcheck.rules.changed_inventory import ChangedInventory
-from envcheck.rules.changes import changed_keys
+from envcheck.rules import derive
+from envcheck.rules.atlas import newer_releases
 from envcheck.rules.clauses import format_value
 from envcheck.rules.conditional import conditional_findings, failing_under_any_trainer
-from envcheck.rules.fixes import requirement_fixes, with_passing_fixes
-from envcheck.rules.requirements import RequirementCheck, check_requirements, installed_requirements
-from envcheck.rules.rule_index import RuleIndex
-
-if TYPE_CHECKING:
-    from envcheck.policy.decision import Settings
+from envcheck.rules.requirements import RequirementCheck
 
 
 class ExamineRequest(NamedTuple):
@@ -241,12 +218,6 @@ def read_facts(file: str, keys: Vocabulary) -> Inventory:
     return read_facts_file(file, keys)
 
 
-def _parse(text: str, file: str) -> Any:
-    from envcheck.core import parsing
-
-    return parsing.parse_toml(text, file)
-
-
 def complete_inventory(
     inventory: Inventory, request: ExamineRequest, matrix: Matrix
 ) -> tuple[Inventory, tuple[Diagnostic, ...]]:
@@ -327,7 +298,7 @@ def report_on(
     judgement = add_fixes(judgement, read, inventory, matrix, target)
     judgement = add_findings(judgement, _missing_releases(read))
     plan = None if fix_from is None else plan_change(read, matrix, target, fix_from)
-    if plan is not None or _needs_plan(judgement.findings):
+    if plan is not None or needs_plan(judgement.findings):
         from envcheck.commands.planned_fixes import with_planned_fixes  # few reports need a plan
 
         judgement = with_planned_fixes(judgement, plan or plan_change(read, matrix, target, Severity.ERROR))
@@ -353,55 +324,6 @@ def _newer_releases(inventory: Inventory, matrix: Matrix) -> Mapping[str, str]:
     return newer_releases(matrix.atlas(), installed)
 
 
-def _needs_plan(findings: Sequence[Finding]) -> bool:
-    """Return whether `--fix` may advise another change than the first fix of a finding.
-
-    It cannot if there is one error, with one fix that changes one thing.
-    """
-    errors = [each for each in findings if each.decided and each.rule.severity is Severity.ERROR]
-    if any(fix.conflict for each in errors for fix in each.fixes):
-        return True
-    if len(errors) > 1:
-        return any(each.rule.fixes or each.rule.group == "target" for each in errors)
-    return any(
-        len(each.fixes) > 1 or any(len(fix.set) > 1 for fix in each.fixes)
-        if each.fixes
-        else each.rule.fixes or each.rule.group == "target"
-        for each in errors
-    )
-
-
-def judge_inventory(
-    inventory: Inventory,
-    matrix: Matrix,
-    target: Target | None,
-    requirements: RequirementCheck | None = None,
-) -> Judgement:
-    """Judge an inventory by the rules of `compat/` and those generated from target, metadata and atlas."""
-    requirements = requirements or check_requirements(inventory)
-    rules = [
-        *matrix.rules,
-        *_atlas_rules(inventory, matrix),
-        *target_rules(target),
-        *requirement_rules(requirements.unmet),
-        *metadata_rules(requirements.unreadable),
-        *selftest_rules(inventory.facts),
-    ]
-    judgement = without_repetitions(judge.judge(inventory, rules))
-    judgement = _with_runs_beside_metadata(judgement, inventory, matrix)
-    met = requirements.met
-    return judgement._replace(passed=judgement.passed + met, applied=judgement.applied + met)
-
-
-def with_requirements(read: Inventory) -> Inventory:
-    """Return the inventory with published requirements if it is a list of versions, not an environment."""
-    if any(key.endswith(".requires") for key in read.facts):
-        return read
-    from envcheck.commands.published_requirements import with_published_requirements
-
-    return with_published_requirements(read)
-
-
 def _implied_findings(
     read: Inventory, judgement: Judgement, matrix: Matrix, target: Target | None
 ) -> Sequence[Finding]:
@@ -425,142 +347,6 @@ def _missing_releases(read: Inventory) -> Sequence[Finding]:
     from envcheck.commands.published_requirements import missing_releases
 
     return missing_releases(read)
-
-
-def _with_runs_beside_metadata(judgement: Judgement, inventory: Inventory, matrix: Matrix) -> Judgement:
-    """Add a note to each violated requirement whose two releases were nevertheless measured training."""
-    findings = tuple(
-        finding._replace(note=note)
-        if finding.rule.group == "requires-dist" and (note := _run_beside(finding.rule.id, inventory, matrix))
-        else finding
-        for finding in judgement.findings
-    )
-    return judgement._replace(findings=findings)
-
-
-def _run_beside(rule_id: str, inventory: Inventory, matrix: Matrix) -> str:
-    _, *names = rule_id.split(":")
-    installed = {name: inventory.known(package_key(name)) for name in names}
-    if None in installed.values():
-        return ""
-    for cell in matrix.cells:
-        if cell.outcome == "ok" and all(
-            versions.base_release(str(version)) == versions.base_release(cell.pkg.get(name, ""))
-            for name, version in installed.items()
-        ):
-            return f"these two trained together nevertheless: {cell.target}, {cell.device}, {cell.date}"
-    return ""
-
-
-def _atlas_rules(inventory: Inventory, matrix: Matrix, *, worded: bool = True) -> Sequence[Rule]:
-    """Return a rule for each pair of incompatible packages here; with texts and fixes if `worded`."""
-    installed = installed_versions(inventory)
-    if len(installed) < 2:  # noqa: PLR2004 - no two packages, nothing to compare
-        return ()
-    atlas = matrix.atlas()
-    if not any(broken_rows(atlas, judged_versions(atlas, installed))):
-        return ()
-    from envcheck.knowledge import atlas_rules  # most environments fit
-
-    rules = atlas_rules.rules_here if worded else atlas_rules.unworded_rules_here
-    by_conda = inventory.known("packages.from_conda")
-    return tuple(rules(atlas, installed, by_conda if isinstance(by_conda, tuple) else ()))
-
-
-def with_atlas_rules(matrix: Matrix, inventory: Inventory) -> Matrix:
-    """Return the matrix with the atlas's rules on all releases of the installed packages."""
-    from envcheck.knowledge import atlas_rules
-
-    generated = atlas_rules.rules_of(matrix.atlas(), installed_versions(inventory))
-    return matrix._replace(rules=(*matrix.rules, *generated))
-
-
-def add_fixes(
-    judgement: Judgement, read: Inventory, inventory: Inventory, matrix: Matrix, target: Target | None
-) -> Judgement:
-    """Try the fixes of each broken finding's rule, and give the finding those that work here."""
-    # A fix is refused only if it breaks a rule at error level, so only those rules are judged again.
-    all_rules = (*matrix.rules, *target_rules(target))
-    errors = RuleIndex(rule for rule in all_rules if rule.severity is Severity.ERROR)
-    error_ids = {rule.id for rule in errors.rules}
-
-    asked = cache(lambda: tuple(installed_requirements(inventory)))
-    trial = ChangedInventory(read, matrix)
-
-    @cache
-    def judged_by_errors(changes: tuple[tuple[str, Value], ...]) -> tuple[Inventory, Judgement]:
-        changed = trial.after(changes)
-        concerned = errors.concerned(changed_keys(inventory, changed))
-        unconcerned = error_ids.difference(rule.id for rule in concerned)
-        unchanged = tuple(finding for finding in judgement.findings if finding.rule.id in unconcerned)
-        after = judge.judge(changed, [*concerned, *_atlas_rules(changed, matrix, worded=False)])
-        after = after._replace(findings=(*unchanged, *after.findings))
-        return changed, without_repetitions(after)  # as in the judgement that it is compared with
-
-    def with_fixes(finding: Finding) -> Finding:
-        def attempt(changes: Sequence[tuple[str, Value]]) -> Judgement:
-            changed, after = judged_by_errors(tuple(changes))  # many findings try the same fix
-            if finding.rule.severity is Severity.ERROR:
-                return after
-            own = judge.judge(changed, [finding.rule])
-            return after._replace(findings=(*after.findings, *own.findings))
-
-        found = with_passing_fixes(finding, judgement, inventory, attempt)
-        if any(is_package_version_key(key) for fix in found.fixes for key, _ in fix.tried):
-            from envcheck.commands.excluded_fixes import without_excluded  # most reports have no such fix
-
-            found = without_excluded(found, judgement, inventory, matrix, attempt, asked())
-        return found if len(found.fixes) <= 1 else _smallest_fix_first(found, inventory)
-
-    findings = tuple(
-        with_fixes(finding) if finding.verdict is Verdict.BROKEN and finding.rule.fixes else finding
-        for finding in _with_stated_fixes(judgement, inventory, matrix)
-    )
-    return judgement._replace(findings=findings)
-
-
-def _with_stated_fixes(judgement: Judgement, inventory: Inventory, matrix: Matrix) -> Iterator[Finding]:
-    """Yield the findings; rules without fixes get those that a requirement or the atlas states.
-
-    A package that others move with, such as torch, is not changed for a requirement alone, and one that is
-    not installed has no release to change.
-    """
-    requirements = cache(lambda: tuple(installed_requirements(inventory)))
-
-    def fixes_of(finding: Finding) -> tuple[Fix, ...]:
-        required = finding.rule.id.rpartition(":")[2]
-        if finding.rule.fixes or finding.rule.group != "requires-dist" or required in matrix.moves_with:
-            return finding.rule.fixes
-        known = inventory.known(package_key(required)) is not None
-        return requirement_fixes(finding, inventory, requirements()) if known else ()
-
-    for finding in judgement.findings:
-        fixes: tuple[Fix, ...] = ()
-        if finding.verdict is Verdict.BROKEN and not finding.rule.fixes:
-            same = [each for each in judgement.repeated if keys_of(each) == keys_of(finding)]
-            fixes = tuple(fix for each in (finding, *same) for fix in fixes_of(each))
-        yield finding._replace(rule=finding.rule._replace(fixes=fixes)) if fixes else finding
-
-
-def _smallest_fix_first(finding: Finding, inventory: Inventory) -> Finding:
-    """Sort the fixes as `--fix` compares changes, so that both recommend the same one."""
-    from envcheck.resolution.remediation.moves import move_size  # few findings have several fixes
-
-    def size(fix: Fix) -> tuple[bool, int, int, bool]:
-        moves = [move_size(key, inventory.known(key), value, fix.cost) for key, value in fix.tried]
-        administrator = any(key.startswith("driver.") for key, _ in fix.tried)
-        packages = sum(key.startswith("pkg.") for key, _ in fix.tried)
-        count = packages + (packages < len(moves))  # the settings of one fix count as one
-        return administrator, count, sum(move.size for move in moves), any(m.downwards for m in moves)
-
-    fixes = sorted(finding.fixes, key=size)
-    if finding.rule.group in ("atlas", "requires-dist"):
-        # They state the nearest release on each side; if a package has a nearby one, nobody goes far back.
-        nearest: dict[tuple[str, ...], Fix] = {}
-        for fix in fixes:
-            nearest.setdefault(tuple(key for key, _ in fix.set), fix)
-        fixes = list(nearest.values())
-    return finding._replace(fixes=tuple(fixes))
 
 
 def nearest_cell(inventory: Inventory, matrix: Matrix, target: Target | None) -> Measured | None:
@@ -604,34 +390,6 @@ def _nothing_to_judge(inventory: Inventory) -> str:
     return ""
 
 
-def plan_change(
-    read: Inventory, matrix: Matrix, target: Target | None, level: Severity, *, strict: bool = False
-) -> Plan:
-    """Search the smallest change after which nothing of this severity or worse is broken.
-
-    With `strict`, the packages' requirements on one another have to be met as well.
-    """
-    from envcheck.resolution.remediation.plan import plan_remediation
-    from envcheck.resolution.remediation.problem import RemediationProblem
-    from envcheck.resolution.remediation.releases import Releases
-
-    rows = _release_rows(read, matrix)
-    python = read.known("python.version")
-    releases = Releases(matrix, rows, None if python is None else str(python))
-    known = with_atlas_rules(matrix, read)
-    problem = RemediationProblem(read=read, known=known, target=target, level=level, strict=strict)
-    return plan_remediation(problem, releases)
-
-
-def _release_rows(read: Inventory, matrix: Matrix) -> list[Mapping[str, Any]]:
-    """Return the releases in the tables, and the atlas's releases for other installed packages."""
-    rows: list[Mapping[str, Any]] = [*(matrix.tables.get("release") or published_releases())]
-    listed = {row["package"] for row in rows}.union(*matrix.moves_with.values(), matrix.moves_with)
-    from envcheck.commands.atlas_tables import release_rows
-
-    return [*rows, *release_rows(sorted(installed_versions(read).keys() - listed))]
-
-
 def expect_gpus(report: Report, request: ExamineRequest) -> Report:
     """Add a finding if fewer GPUs are usable here than `--expect-gpus` names.
 
@@ -650,14 +408,6 @@ def expect_gpus(report: Report, request: ExamineRequest) -> Report:
     return report._replace(judgement=add_findings(report.judgement, [finding]))
 
 
-def add_findings(judgement: Judgement, generated: Sequence[Finding]) -> Judgement:
-    """Return the judgement with generated findings (lock drift, file hashes, missing GPUs) added."""
-    broken = sum(finding.verdict is Verdict.BROKEN for finding in generated)
-    return judgement._replace(
-        findings=worst_first([*judgement.findings, *generated]), applied=judgement.applied + broken
-    )
-
-
 def locate_facts(judgement: Judgement, facts_file_name: str | None) -> dict[str, Place]:
     """Return where the facts file sets the facts in the findings' evidence, by the facts' keys."""
     if not facts_file_name or not judgement.findings:
@@ -670,205 +420,9 @@ def locate_facts(judgement: Judgement, facts_file_name: str | None) -> dict[str,
     return {key: Place(facts_file_name, *toml_locations.locate_fact(text, key)) for key in sorted(keys)}
 
 
-# --- knowledge --------------------------------------------------------------------------------------
-
-
-def vocabulary(all_probes: Sequence[probes.Probe]) -> Vocabulary:
-    """Return every key that a probe may yield, a reader may give, or deriving adds."""
-    keys = {
-        **training_facts.KEYS,
-        "selftest.*": Key(Kind.WORD, "how a self-test ended", ("pass", "fail")),
-        "host.name": Key(Kind.WORD, "name of the node; no probe reads it, `facts --name` and `fleet` add it"),
-    }
-    for probe in all_probes:
-        keys.update(probe.yields)
-    keys.update({key: meaning for key, meaning in derive.KEYS.items() if key not in keys})
-    return Vocabulary(keys)
-
-
-def known_vocabulary() -> Vocabulary:
-    """Return the vocabulary of every probe, without importing the probes where the wheel has its keys."""
-    shipped = shipped_text("vocabulary.json")
-    return vocabulary(probes.every_probe()) if shipped is None else thaw_vocabulary(json.loads(shipped))
-
-
 def probes_and_vocabulary(request: ExamineRequest) -> tuple[Sequence[probes.Probe], Vocabulary]:
     """Return every probe, or none if facts files are read instead, and the vocabulary of all of them."""
     if request.facts is not None:
         return (), known_vocabulary()
     all_probes = probes.every_probe()
     return all_probes, vocabulary(all_probes)
-
-
-def knowledge(overlay_files: Sequence[str] = ()) -> Matrix:
-    """Load the matrix with the vocabulary of every probe and these overlays."""
-    return load_matrix(known_vocabulary(), overlay_files)
-
-
-def load_matrix(keys: Vocabulary, overlay_files: Sequence[str] = (), *, errors_only: bool = False) -> Matrix:
-    """Load the knowledge shipped with envcheck (JSON in a wheel, TOML in a checkout) and the user's overlays.
-
-    `errors_only` may leave out rules below error level, which makes loading faster for `pin`.
-
-    Raises:
-        MatrixError: compat/ has mistakes; names all of them.
-        InputError: an overlay is missing or wrong.
-    """
-    compiled = shipped_text("judging.json")
-    overlays = overlay_texts(overlay_files)
-    if compiled is not None and not overlays:
-        return thaw_matrix(json.loads(compiled), errors_only=errors_only)._replace(
-            atlas=load_atlas, builds=published_build
-        )
-    from envcheck.knowledge.overlay import build_with_overlays
-
-    return build_with_overlays(source_tree(), overlays, keys)._replace(
-        atlas=load_atlas, builds=published_build
-    )
-
-
-def published_build(package: str, version: str) -> Builds | None:
-    """Return what the wheels of a release were built for; None if the atlas lacks the release."""
-    from envcheck.commands import atlas_tables
-
-    return atlas_tables.published_build(package, version)
-
-
-@cache
-def load_atlas() -> Atlas:
-    """Load the atlas: JSON in a wheel, the files of compat/atlas/ in a checkout.
-
-    Raises:
-        MatrixError: a file of the checkout has a mistake.
-    """
-    index = shipped_text("atlas/index.json")
-    if index is not None:
-        from envcheck.knowledge.atlas import thaw_atlas
-
-        return thaw_atlas(json.loads(index), _shipped_gaps)
-    from envcheck.commands.atlas_tables import release_table
-    from envcheck.knowledge.atlas import read_atlas
-
-    table = release_table()
-    releases = {package: table.versions(package, candidates=True) for package in table.packages()}
-    return read_atlas(source_texts("compat/atlas", ".toml"), releases)
-
-
-def _shipped_gaps(package: str) -> dict[str, Any]:
-    gaps: dict[str, Any] = json.loads(shipped_text(f"atlas/{package}.json") or "{}")
-    return gaps
-
-
-def source_tree() -> dict[str, Any]:
-    """Load all of compat/ as one tree, with release rows and cases, which judging does not need.
-
-    Each call returns a new tree, which the caller may change.
-    """
-    shipped = shipped_text("source.json")
-    if shipped is None:
-        tree: dict[str, Any] = json.loads(_tree_of_checkout())
-    else:
-        tree = json.loads(shipped)
-        tree["tables"]["release"] = json.loads(shipped_text("release.json") or "[]")
-    return tree
-
-
-def published_releases() -> list[dict[str, Any]]:
-    """Load the rows of the table `release`, which the wheel has in a file of their own."""
-    shipped = shipped_text("release.json")
-    rows: list[dict[str, Any]] = (
-        source_tree()["tables"].get("release", []) if shipped is None else json.loads(shipped)
-    )
-    return rows
-
-
-@cache
-def _tree_of_checkout() -> str:
-    """Gather the files of a checkout as one tree in JSON, which takes a second."""
-    from envcheck.knowledge.load import gather_tree
-
-    return json.dumps(gather_tree(source_texts("compat", ".toml", excluded=("lang", "atlas"))))
-
-
-def overlay_texts(overlay_files: Sequence[str]) -> list[tuple[str, str, str]]:
-    """Return the overlays as (file, what named it, text): those of the settings, then of `--matrix`.
-
-    Raises:
-        InputError: the settings or one of the files cannot be read, or the settings list trusted keys and
-            none of them signed the file.
-    """
-    settings = read_settings()
-    named = [(file, settings.file) for file in settings.matrix] if settings is not None else []
-    named += [(file, "--matrix") for file in overlay_files]
-    contents = [(file, named_by, read_file(Path(file))) for file, named_by in named]
-    if settings is not None and settings.trusted_keys:
-        from envcheck.commands.overlay_signatures import check_signature
-
-        for file, _, content in contents:
-            check_signature(file, content, settings.trusted_keys, settings.file)
-    return [(file, named_by, content.decode("utf-8", "replace")) for file, named_by, content in contents]
-
-
-def read_settings() -> Settings | None:
-    """Read the settings of this folder: envcheck.toml, else `[tool.envcheck]` in pyproject.toml.
-
-    Raises:
-        InputError: the file cannot be read, or is not TOML.
-        SettingsError: it has mistakes; names all of them.
-    """
-    return _settings_in("envcheck.toml") or _settings_in("pyproject.toml", required_text="envcheck")
-
-
-def with_settings(request: ExamineRequest, settings: Settings | None) -> ExamineRequest:
-    """Return the request; if it names no target or training, take those of the settings."""
-    if settings is None:
-        return request
-    return request._replace(
-        target=request.target or settings.target or None, train=request.train or settings.train
-    )
-
-
-def _settings_in(file: str, required_text: str = "") -> Settings | None:
-    """Read one file's settings, or return None; a file without `required_text` is not parsed.
-
-    Few pyproject.toml files mention envcheck, and loading a parser takes some milliseconds.
-    """
-    if not name_exists(Path(file)):  # a folder or a broken link of this name is an error, not skipped
-        return None
-    text = read_file(Path(file)).decode("utf-8", "replace")
-    if required_text not in text:
-        return None
-    from envcheck.policy import settings
-
-    return settings.read_settings(file, text)
-
-
-def find_target(name: str | None, matrix: Matrix) -> Target | None:
-    """Return the target of this name; None if no name is given.
-
-    Raises:
-        InputError: there is no such target; names similar ones.
-    """
-    if name is None:
-        return None
-    if name not in matrix.targets:
-        raise InputError(f"target {name}", f"no such target{suggestion(name, list(matrix.targets))}")
-    return matrix.targets[name]
-
-
-def choose_language(option: str | None, host: Host) -> i18n.Language:
-    """Return the language of `--lang`, else of ENVCHECK_LANG, else of the locale; English reads no file.
-
-    Raises:
-        InputError: `--lang` or ENVCHECK_LANG names a language that is not available.
-    """
-    name, named_by = i18n.choose_language(option, host.environ)
-    if name == i18n.ENGLISH.name:
-        return i18n.ENGLISH
-    files = source_texts("compat/lang", "", f"{name}.") if name.isalpha() else {}
-    for file, text in files.items():
-        return i18n.parse_language(name, json.loads(text) if file.endswith(".json") else _parse(text, file))
-    if not named_by:
-        return i18n.ENGLISH
-    available = {file.partition(".")[0] for file in source_texts("compat/lang", "")}
-    raise InputError(named_by, f"no such language{suggestion(name, sorted(available | {i18n.ENGLISH.name}))}")

@@ -110,7 +110,7 @@ def _parsed(text: str, file: str) -> Any:
 
 def _pasted(text: str, file: str, keys: Vocabulary) -> Inventory | None:
     """Return the facts that the output of tools holds, or None if it holds none."""
-    from envcheck.commands.examine import source_tree  # the tables on logs are in the whole tree only
+    from envcheck.commands.loading import source_tree  # the tables on logs are in the whole tree only
     from envcheck.logs import environment
     from envcheck.logs.line_format import plain
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from envcheck import __version__
-from envcheck.commands import declared_machine, examine
+from envcheck.commands import declared_machine, examine, judging, loading, user_settings
 from envcheck.commands.examine import ExamineRequest
 from envcheck.core.errors import InputError
 from envcheck.core.facts import Absent, Fact, Inventory, Known, Unknown, family, package_name
@@ -82,14 +82,14 @@ def judge_image(
     Raises:
         EnvcheckError: as `examine.examine`; also if the settings, a lock or a machine is wrong.
     """
-    settings = examine.read_settings() or Settings()
-    request = examine.with_settings(request, settings)
+    settings = user_settings.read_settings() or Settings()
+    request = user_settings.with_settings(request, settings)
     if options.root:
         host = _unpacked_image(options.root)
         request = request._replace(python=request.python or _python_of_image(host, options.root))
     all_probes, keys = examine.probes_and_vocabulary(request)
-    matrix = examine.load_matrix(keys, request.overlays)
-    target = examine.find_target(request.target, matrix)
+    matrix = loading.load_matrix(keys, request.overlays)
+    target = loading.find_target(request.target, matrix)
     policy = combine_policy(options, settings, matrix)
     machines = declared_machines(options.machines, request, settings, matrix)
     subject, read, diagnostics = examine.take_inventory(request, host, all_probes, matrix, keys)
@@ -103,7 +103,7 @@ def judge_image(
         raise InputError("--expect-gpus", "counts the GPUs of this machine, and machines are declared")
     report = examine.expect_gpus(report, request)
     report = report._replace(
-        judgement=examine.add_findings(report.judgement, generated),
+        judgement=judging.add_findings(report.judgement, generated),
         language=language.without(matrix.overlaid()),
     )
     report = policy_decision.apply_policy(report, diagnostics, policy)
@@ -189,12 +189,12 @@ def report_for_machines(
     if not machines:
         return examine.report_on(subject, read, matrix, target)
     parts = []
-    read = examine.with_requirements(read)
+    read = judging.with_requirements(read)
     requirements = check_requirements(read)  # the result is the same on every machine
     for declared in machines:
         moved = on_machine(read, declared, matrix)
         report = examine.report_on(subject, moved, matrix, target, requirements=requirements)
-        judgement = examine.add_findings(report.judgement, _platform_mismatch(read, declared))
+        judgement = judging.add_findings(report.judgement, _platform_mismatch(read, declared))
         parts.append((declared.name, report._replace(judgement=judgement)))
     names = ", ".join(name for name, _ in parts)
     noun = "machine" if len(parts) == 1 else "machines"

@@ -6,7 +6,7 @@ import datetime as dt
 from collections.abc import Sequence
 from pathlib import Path
 
-from envcheck.commands import examine
+from envcheck.commands import loading, user_settings
 from envcheck.core.errors import InputError
 from envcheck.core.rules import Matrix
 from envcheck.host.files import folder_texts, write_file
@@ -28,7 +28,7 @@ def show(subject: str | None, partner: str | None, overlays: Sequence[str], lang
     Raises:
         InputError: nothing is known about it; names similar subjects.
     """
-    language = examine.choose_language(lang, Host())
+    language = user_settings.choose_language(lang, Host())
     if subject is not None and partner is not None:
         from envcheck.knowledge.pair_page import pair_page
 
@@ -78,13 +78,13 @@ def lint(
         raise InputError(
             folder or "compat", "no TOML files; lint reads a checkout, or the folder it is given"
         )
-    keys = examine.known_vocabulary()
+    keys = loading.known_vocabulary()
     if overlays:
-        build_with_overlays(knowledge_load.gather_tree(texts), examine.overlay_texts(overlays), keys)
+        build_with_overlays(knowledge_load.gather_tree(texts), loading.overlay_texts(overlays), keys)
     newer = {}
     if online:
         newer = _newer_releases(knowledge_load.gather_tree(texts)["matrix"].get("known_through", {}), host)
-    code = examine.load_atlas() if folder is None else linting.NO_ATLAS
+    code = loading.load_atlas() if folder is None else linting.NO_ATLAS
     problems = linting.lint(texts, keys, _parse_day(today), newer, code)
     text = linting.render_problems(problems, (folder or "compat").rstrip("/"))
     return text, int(any(not problem.note for problem in problems))
@@ -130,6 +130,6 @@ def _version_of(package: str, file: str) -> str:
 
 def _with_releases(overlays: Sequence[str]) -> Matrix:
     """Load the knowledge with release rows and cases, which the compiled form for `doctor` leaves out."""
-    keys = examine.known_vocabulary()
-    known = build_with_overlays(examine.source_tree(), examine.overlay_texts(overlays), keys)
-    return known._replace(atlas=examine.load_atlas)
+    keys = loading.known_vocabulary()
+    known = build_with_overlays(loading.source_tree(), loading.overlay_texts(overlays), keys)
+    return known._replace(atlas=loading.load_atlas)

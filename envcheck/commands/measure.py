@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from envcheck.commands import examine, selftest
+from envcheck.commands import examine, loading, selftest
 from envcheck.commands.examine import ExamineRequest
 from envcheck.commands.measured_cells import cell_toml, cells_of, has_measured
 from envcheck.commands.selftest.selection import choose_device
@@ -105,8 +105,8 @@ def measure(options: MeasureOptions, host: Host, tell: Tell) -> tuple[str, int]:
         InputError: an option or the output file is wrong.
         ExamineError: there is no uv, or no room on the disk.
     """
-    matrix = examine.knowledge(options.overlays)
-    target = examine.find_target(options.target or None, matrix)
+    matrix = loading.knowledge(options.overlays)
+    target = loading.find_target(options.target or None, matrix)
     selftest.refuse_unknown(options.wanted)
     if target is None:
         raise InputError("--target", f"measure needs a target; known are {', '.join(matrix.targets)}")

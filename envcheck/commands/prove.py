@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from envcheck import probes
-from envcheck.commands import examine
+from envcheck.commands import loading
 from envcheck.commands import siblings as sibling_search
 from envcheck.commands.proof_runs import ScriptRunner
 from envcheck.commands.sweep import run_sweep
@@ -88,7 +88,7 @@ def prove(options: ProveOptions, host: Host, tell: Tell) -> tuple[str, int]:
     tree = gather_tree(texts)
     if not tree["rule"]:
         raise InputError(str(options.folder), "expected a folder laid out like compat/, with rules/")
-    matrix = build_matrix(tree, examine.vocabulary(probes.every_probe()))
+    matrix = build_matrix(tree, loading.vocabulary(probes.every_probe()))
     rules = {rule.id: rule for rule in matrix.rules}
     try:
         known = records.read_records(texts)

@@ -17,7 +17,7 @@ import pytest
 
 from envcheck.cli.main import COMMANDS
 from envcheck.cli.program import build_program
-from envcheck.commands import examine
+from envcheck.commands import loading
 from envcheck.core.rules import Matrix
 from tests.support.paths import ROOT
 from tests.support.running import envcheck
@@ -33,7 +33,7 @@ def _name(page: Path) -> str:
 
 @pytest.fixture(scope="module")
 def known() -> Matrix:
-    return examine.knowledge()
+    return loading.knowledge()
 
 
 @pytest.fixture(scope="module")

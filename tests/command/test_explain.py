@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from envcheck.commands import examine
+from envcheck.commands import loading
 from envcheck.core import sanitize
 from envcheck.knowledge import log_signatures
 from envcheck.logs import diagnosis as log_diagnosis
@@ -31,7 +31,7 @@ from tests.support.paths import DATA
 from tests.support.running import Outcome, envcheck, invocation, surroundings
 
 REAL = DATA / "logs/real"
-TREE = examine.source_tree()
+TREE = loading.source_tree()
 LOOK = log_patterns(TREE["tables"])
 SIGNATURES = log_signatures.compile_signatures(TREE["case"])
 RULE = "deepspeed-elastic-socket-import-torch24"

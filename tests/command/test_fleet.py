@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from envcheck.commands import examine as examine_command
-from envcheck.commands import fleet
+from envcheck.commands import fleet, loading
 from envcheck.core import facts_file
 from envcheck.core.errors import InputError
 from envcheck.core.facts import Inventory
@@ -43,7 +43,7 @@ ROWS: list[dict[str, Any]] = tomllib.loads((ROOT / "compat/tables/fleet.toml").r
 
 @lru_cache(maxsize=1)
 def known() -> Matrix:
-    return examine_command.load_matrix(vocabulary())
+    return loading.load_matrix(vocabulary())
 
 
 def judged(

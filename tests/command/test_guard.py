@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from envcheck import guard
-from envcheck.commands import examine
+from envcheck.commands import loading
 from tests.support.paths import ROOT
 
 DEADLINE_S = 300
@@ -76,7 +76,7 @@ def test_the_guard_imports_only_the_standard_library() -> None:
 
 @pytest.mark.parametrize("likely", guard.LIKELY, ids=lambda likely: likely.rule)
 def test_a_likely_rule_is_in_the_matrix_with_the_same_bounds(likely: guard.Likely) -> None:
-    rule = examine.knowledge().rule(likely.rule)  # None for a withdrawn one
+    rule = loading.knowledge().rule(likely.rule)  # None for a withdrawn one
     assert rule is not None
     clauses = {(clause.key, clause.raw) for when in rule.when for clause in when}
     assert {(f"pkg.{name}", bounds) for name, bounds in likely.versions.items()} <= clauses

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from envcheck.commands import examine, selftest
+from envcheck.commands import loading, selftest
 from envcheck.commands.measured_cells import cell_toml, cells_of, has_measured
 from envcheck.host.files import locked_folder
 from envcheck.selftest import outcome as selftest_outcome
@@ -150,7 +150,7 @@ def test_cells_are_read_back_as_they_were_written() -> None:
 
 # --- what outcomes amount to ------------------------------------------------------------------------
 
-TARGET = examine.knowledge().targets["zero3-lora"]
+TARGET = loading.knowledge().targets["zero3-lora"]
 LORA: dict[str, Any] = {
     "parallel": "deepspeed",
     "zero_stage": 3,

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from envcheck.commands import examine
+from envcheck.commands import loading
 from envcheck.commands.pin.published_wheels import wheel_notes
 from envcheck.commands.pin.target import GLIBC, LockTarget
 from envcheck.core.facts import Fact, Inventory, Known
@@ -25,7 +25,7 @@ def notes(
     driver: str = "",
 ) -> list[str]:
     """Return the notes on a lock of torch and flash-attn, which is built from source."""
-    known = examine.knowledge()
+    known = loading.knowledge()
     values = {"python.version": f"{python}.0", "host.os": "linux", "host.arch": arch}
     values |= {"host.glibc": glibc} if glibc else {}
     values |= {"driver.version": driver} if driver else {}
@@ -111,7 +111,7 @@ def test_where_no_wheel_fits_the_newest_torch_that_has_one_here_is_named() -> No
 
 
 def test_every_row_of_the_table_makes_a_name_that_a_wheel_can_have() -> None:
-    tables = examine.source_tree()["tables"]
+    tables = loading.source_tree()["tables"]
     names = {(row["package"], row["by"]): row["name"] for row in tables["wheel_publisher"]}
     for row in tables["published_wheel"]:
         name = names[row["package"], row["by"]].format(

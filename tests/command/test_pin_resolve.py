@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from envcheck.commands import examine
+from envcheck.commands import loading
 from envcheck.core import nvidia, versions
 from envcheck.core.facts import Tri
 from envcheck.lock.parse import parse_requirements
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.skipif(
 
 @lru_cache(maxsize=1)
 def tables() -> dict[str, list[dict[str, Any]]]:
-    found: dict[str, list[dict[str, Any]]] = examine.source_tree()["tables"]
+    found: dict[str, list[dict[str, Any]]] = loading.source_tree()["tables"]
     return found
 
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 from packaging.version import Version
 
-from envcheck.commands import declared_machine, examine
+from envcheck.commands import declared_machine, loading
 from envcheck.commands.pin import search
 from envcheck.commands.pin.releases import needing_source
 from envcheck.commands.pin.search import named_in, search_problem
@@ -30,7 +30,7 @@ def asked(
     glibc: str = GLIBC,
 ) -> SearchProblem:
     """Return the problem of `pin --target T --with P` on a machine with an H100."""
-    known = examine.knowledge()
+    known = loading.knowledge()
     values = {
         "python.version": f"{python}.0",
         "host.os": "linux",

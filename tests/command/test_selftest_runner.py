@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from envcheck.commands import examine
+from envcheck.commands import loading
 from envcheck.knowledge.compiled import freeze_matrix
 from tests.support.paths import ROOT
 
@@ -190,7 +190,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     shutil.copytree(ROOT / "envcheck", folder / "envcheck", ignore=ignored)
     shipped = folder / "envcheck/shipped"  # as in a wheel, which starts twice as fast
     shipped.mkdir()
-    (shipped / "judging.json").write_text(json.dumps(freeze_matrix(examine.knowledge())), "utf-8")
+    (shipped / "judging.json").write_text(json.dumps(freeze_matrix(loading.knowledge())), "utf-8")
     tests = folder / "envcheck/target_scripts/selftests"
     for path in tests.glob("[!_]*.py"):
         path.unlink()

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from envcheck.commands import examine, matrix
+from envcheck.commands import loading, matrix
 from envcheck.core.facts import Fact, Inventory, Known
 from envcheck.core.findings import Verdict
 from envcheck.core.rules import Matrix
@@ -460,7 +460,7 @@ def test_on_a_phone_nothing_overflows_and_the_panel_leaves_the_cell_in_sight(
 ) -> None:
     size = {"width": 390, "height": 844}
     page = Page(
-        browser, page_of(examine.knowledge()), tmp_path, viewport=size, is_mobile=True, has_touch=True
+        browser, page_of(loading.knowledge()), tmp_path, viewport=size, is_mobile=True, has_touch=True
     )
     assert page.page.evaluate("[innerWidth, document.documentElement.scrollWidth]") == [390, 390]
     page.page.locator("td.known").first.tap()
@@ -476,7 +476,7 @@ def test_on_a_phone_nothing_overflows_and_the_panel_leaves_the_cell_in_sight(
 @pytest.mark.browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_state_can_be_read_in_light_and_dark(browser: Any, tmp_path: Path, scheme: str) -> None:
-    page = Page(browser, page_of(examine.knowledge()), tmp_path, color_scheme=scheme)
+    page = Page(browser, page_of(loading.knowledge()), tmp_path, color_scheme=scheme)
     ratios = page.page.evaluate(
         """() => {
           const light = (rgb) => { const [r, g, b] = rgb.map((c) => { c /= 255; return c <= .03928 ? c / 12.92 : ((c + .055) / 1.055) ** 2.4; }); return .2126 * r + .7152 * g + .0722 * b; };

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from packaging.requirements import Requirement
 
-from envcheck.commands import examine
+from envcheck.commands import loading
 from envcheck.commands.pin.releases import searched_releases
 from envcheck.commands.pin.target import GLIBC, LockTarget
 from envcheck.core.facts import Fact, Inventory, Known
@@ -12,7 +12,7 @@ from envcheck.core.rules import UserRequirement
 
 
 def requires(target: str, package: str, version: str, *wanted: str) -> set[str]:
-    known = examine.knowledge()
+    known = loading.knowledge()
     facts = {"python.version": "3.12.0", "host.os": "linux", "host.arch": "x86_64"}
     goal = LockTarget(
         machine=Inventory({key: Fact(key, Known(value), "test") for key, value in facts.items()}),
@@ -36,8 +36,8 @@ def test_the_extras_of_a_target_are_part_of_the_search() -> None:
 
 
 def test_the_table_has_every_extra_that_a_target_names() -> None:
-    rows = examine.source_tree()["tables"]["extra"]
+    rows = loading.source_tree()["tables"]["extra"]
     listed = {(row["package"], row["extra"]) for row in rows}
-    for target in examine.knowledge().targets.values():
+    for target in loading.knowledge().targets.values():
         for each in map(Requirement, target.extras):
             assert {(each.name, extra) for extra in each.extras} <= listed

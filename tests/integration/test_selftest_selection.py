@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from envcheck import probes
-from envcheck.commands import examine
+from envcheck.commands import loading
 from envcheck.commands.selftest import environment as envs
 from envcheck.commands.selftest.selection import UNUSED_KERNELS, select
 from envcheck.core.facts import Fact, Inventory, Known
@@ -15,8 +15,8 @@ AXOLOTL = {"pkg.torch": "2.14.1", "pkg.xformers": "0.0.35", "cuda.runtime": "13.
 
 
 def environment(target: str, **facts: object) -> envs.TestEnvironment:
-    keys = examine.vocabulary(probes.every_probe())
-    matrix = examine.load_matrix(keys, ())
+    keys = loading.vocabulary(probes.every_probe())
+    matrix = loading.load_matrix(keys, ())
     values = {**AXOLOTL, **{key.replace("__", "."): value for key, value in facts.items()}}
     read = Inventory({key: Fact(key, Known(value), "test") for key, value in values.items()})  # type: ignore[arg-type]
     chosen = matrix.targets[target] if target else None

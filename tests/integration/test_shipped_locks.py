@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from envcheck.commands import examine
+from envcheck.commands import loading
 from envcheck.commands.pin.shipped import note_on_cpu
 from envcheck.commands.pin.target import LockTarget, package_facts, violated_rules
 from envcheck.core.facts import Fact, Inventory, Known
@@ -22,7 +22,7 @@ from tests.unit.lock.test_lock import SHIPPED
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_a_shipped_lock_passes_today_s_matrix(path: Path) -> None:
     lock = parse_requirements(path.read_text(encoding="utf-8"), path.name)
-    known = examine.knowledge()
+    known = loading.knowledge()
     facts = {
         "python.version": Fact("python.version", Known(f"{lock.python}.0")),
         **{key: Fact(key, Known(value)) for key, op, value in lock.needs if op == ">="},
@@ -46,7 +46,7 @@ def test_shipped_lock_is_complete_and_has_no_leaks(path: Path) -> None:
     lock = parse_requirements(text, path.name)
     assert render_requirements(lock) == text
     pins = {pin.name: pin for pin in lock.pins}
-    assert {*examine.knowledge().targets[lock.target].packages, *build_needs(lock.build)} <= set(pins)
+    assert {*loading.knowledge().targets[lock.target].packages, *build_needs(lock.build)} <= set(pins)
     assert path.parent.name == lock.target
     assert path.stem.startswith(f"py{lock.python.replace('.', '')}-driver")
     assert path.stem.endswith("-aarch64") == (lock.platform == "linux-aarch64")

@@ -72,11 +72,11 @@ def _elf() -> Callable[[bytes], None]:
 
 
 def _log() -> Callable[[bytes], None]:
-    from envcheck.commands import examine
+    from envcheck.commands import loading
     from envcheck.logs.line_format import log_patterns
     from envcheck.logs.scanner import Scanner
 
-    patterns = log_patterns(examine.source_tree()["tables"])
+    patterns = log_patterns(loading.source_tree()["tables"])
 
     def check(data: bytes) -> None:
         scanner = Scanner(patterns)

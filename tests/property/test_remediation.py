@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
-from envcheck.commands import examine
+from envcheck.commands import judging, tried_fixes
 from envcheck.core.facts import Fact, Inventory, Known, Value
 from envcheck.core.findings import Judgement, Verdict
 from envcheck.core.rules import Matrix, Severity
@@ -197,8 +197,8 @@ def test_the_plan_equals_the_findings_advice_if_there_is_one_fix() -> None:
     for case in BROKEN_CASES:
         read = facts_of(case)
         settled = derive.derive(read, known())
-        advice = examine.add_fixes(
-            examine.judge_inventory(settled, known(), None), read, settled, known(), None
+        advice = tried_fixes.add_fixes(
+            judging.judge_inventory(settled, known(), None), read, settled, known(), None
         )
         errors = broken(advice, Severity.ERROR)
         fixes = [fix for finding in errors.values() for fix in finding.fixes]

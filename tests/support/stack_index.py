@@ -9,7 +9,7 @@ from typing import Any
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from envcheck.commands import examine
+from envcheck.commands import loading
 from tests.support.local_index import sdist, wheel
 
 STACK = {
@@ -60,7 +60,7 @@ __legacy__ = Legacy()
 @cache
 def _releases() -> dict[str, list[dict[str, Any]]]:
     found: dict[str, list[dict[str, Any]]] = {}
-    for row in examine.source_tree()["tables"]["release"]:
+    for row in loading.source_tree()["tables"]["release"]:
         found.setdefault(row["package"], []).append(row)
     return found
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 
 from envcheck import probes
-from envcheck.commands import examine
+from envcheck.commands import loading
 from envcheck.core import facts_file
 from envcheck.core.facts import Inventory, Vocabulary
 from envcheck.core.rules import Matrix
@@ -15,7 +15,7 @@ from envcheck.rules import derive
 
 def vocabulary() -> Vocabulary:
     """Return the vocabulary that the real probes, readers and derived facts declare."""
-    return examine.vocabulary(probes.every_probe())
+    return loading.vocabulary(probes.every_probe())
 
 
 def known(rules: str, tables: str = "", head: str = "") -> Matrix:

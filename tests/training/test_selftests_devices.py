@@ -120,12 +120,12 @@ def test_every_passed_variant_checked_something(fine: Ran) -> None:
 )
 def test_a_target_selects_what_applies_to_it(target: str, there: str, absent: str) -> None:
     from envcheck import probes
-    from envcheck.commands import examine, selftest
+    from envcheck.commands import loading, selftest
     from envcheck.commands.selftest.selection import training_of
     from envcheck.selftest.declaration import contradicts
 
-    known = examine.load_matrix(examine.vocabulary(probes.every_probe()), ())
-    found = examine.find_target(target, known)
+    known = loading.load_matrix(loading.vocabulary(probes.every_probe()), ())
+    found = loading.find_target(target, known)
     assert found is not None
     chosen = {
         variant.name

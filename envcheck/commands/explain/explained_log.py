@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from envcheck import __version__, probes
-from envcheck.commands import examine
+from envcheck.commands import judging, loading, tried_fixes
 from envcheck.commands.examine import ExamineRequest
 from envcheck.commands.explain import library_answers
 from envcheck.commands.explain.environment import LogEnvironment, choose_environment, printed_facts
@@ -59,10 +59,10 @@ def explain_chunks(
     Raises:
         InputError: the chunks are not text, or an argument is wrong.
     """
-    tree = examine.source_tree()
+    tree = loading.source_tree()
     all_probes = probes.every_probe()
-    keys = examine.vocabulary(all_probes)
-    known = ExplainKnowledge(all_probes, keys, examine.load_matrix(keys, request.overlays), tree)
+    keys = loading.vocabulary(all_probes)
+    known = ExplainKnowledge(all_probes, keys, loading.load_matrix(keys, request.overlays), tree)
 
     text = read_log(chunks, name, log_patterns(tree["tables"]))
     if origin is not None:
@@ -228,8 +228,8 @@ def _with_kind_of_settings(cause: Cause) -> Cause:
 def _report_on(request: ExamineRequest, judged: LogEnvironment, matrix: Matrix) -> Report:
     """Judge the environment as `doctor` does, with fixes; a matrix without rules is not an error here."""
     inventory = derive.derive(judged.inventory, matrix)
-    target = examine.find_target(request.target, matrix)
-    judgement = examine.judge_inventory(inventory, matrix, target)
-    judgement = examine.add_fixes(judgement, judged.inventory, inventory, matrix, target)
+    target = loading.find_target(request.target, matrix)
+    judgement = judging.judge_inventory(inventory, matrix, target)
+    judgement = tried_fixes.add_fixes(judgement, judged.inventory, inventory, matrix, target)
     report = Report(__version__, judged.subject, inventory, judgement, matrix, target)
     return report._replace(diagnostics=judged.diagnostics)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from envcheck import probes
-from envcheck.commands import examine
+from envcheck.commands import examine, loading
 from envcheck.commands.examine import ExamineRequest
 from envcheck.commands.explain.explained_log import explain_chunks
 from envcheck.commands.explain.origin import LogOrigin
@@ -65,8 +65,8 @@ def _refuse_wrong_request(request: ExamineRequest, host: Host) -> None:
     """
     if request == ExamineRequest(deadline_s=request.deadline_s):
         return
-    keys = examine.vocabulary(probes.every_probe())
-    matrix = examine.load_matrix(keys, request.overlays)
+    keys = loading.vocabulary(probes.every_probe())
+    matrix = loading.load_matrix(keys, request.overlays)
     inventory = Inventory()
     for file in () if request.facts is None else (request.facts, *request.more_facts):
         inventory = examine.read_facts(file, keys)

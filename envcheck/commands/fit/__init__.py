@@ -11,7 +11,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from envcheck.commands import examine
+from envcheck.commands import examine, loading
 from envcheck.commands.examine import ExamineRequest
 from envcheck.commands.fit.model_folder import read_model
 from envcheck.commands.fit.room import read_room
@@ -65,11 +65,11 @@ def estimate_memory(request: ExamineRequest, options: FitOptions, host: Host) ->
     tables = _tables()
     model = read_model(options.model, tables, host.environ)
     all_probes, keys = examine.probes_and_vocabulary(request)
-    matrix = examine.load_matrix(keys, request.overlays, errors_only=True)
+    matrix = loading.load_matrix(keys, request.overlays, errors_only=True)
     subject, read, diagnostics = examine.take_inventory(request, host, all_probes, matrix, keys)
     if isinstance(read.fact("pkg.torch").reading, Absent):
         subject, read = _with_packages_of_target(
-            subject, read, examine.find_target(request.target, matrix), matrix
+            subject, read, loading.find_target(request.target, matrix), matrix
         )
     read = read.with_facts(_facts_of_options(options, model))
     inventory = derive.derive(read, matrix)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from envcheck import __version__
-from envcheck.commands import examine
+from envcheck.commands import examine, loading
 from envcheck.commands.examine import ExamineRequest
 from envcheck.core.errors import InputError
 from envcheck.core.facts import Absent, Inventory, Vocabulary
@@ -96,9 +96,9 @@ def prepare(request: ExamineRequest, options: FleetOptions) -> NodeJudge:
     Raises:
         InputError: an option or a configuration is wrong; it is raised here, before any wait.
     """
-    keys = examine.known_vocabulary()
-    matrix = examine.load_matrix(keys, request.overlays)
-    target = examine.find_target(request.target, matrix)
+    keys = loading.known_vocabulary()
+    matrix = loading.load_matrix(keys, request.overlays)
+    target = loading.find_target(request.target, matrix)
     _, diagnostics = examine.complete_inventory(Inventory(), request, matrix)
     examine.refuse_unreadable(diagnostics)
     rows = comparisons.read_comparisons(_rows(), options.may_differ)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from envcheck.commands import examine
+from envcheck.commands import loading
 from envcheck.commands.pin import search
 from envcheck.commands.pin.target import LockTarget
 from envcheck.core.errors import NoSolutionError
@@ -27,7 +27,7 @@ def resolve_near(
     Raises:
         NoSolutionError: changing versions alone does not make the environment pass, or no lock is close.
     """
-    rows = examine.published_releases()
+    rows = loading.published_releases()
     releases = Releases(goal.matrix, rows, str(installed.known("python.version")))
     near = from_current.keep_environment(installed, goal.machine, goal.target, goal.matrix, releases)
     moves = text.plan_page(near.plan, goal.matrix, goal.target, near.read)

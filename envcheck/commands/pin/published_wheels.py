@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from envcheck.commands import examine
+from envcheck.commands import loading
 from envcheck.commands.pin.target import LockTarget, package_facts
 from envcheck.core import versions
 from envcheck.core.tables import TorchBuild
@@ -34,7 +34,7 @@ def wheel_notes(goal: LockTarget, made: lock.Lock, *, show_address: bool) -> lis
     built = [pin for pin in made.pins if pin.name in made.build]
     if not built:
         return []
-    tables = examine.source_tree()["tables"]
+    tables = loading.source_tree()["tables"]
     publishers = {(row["package"], row["by"]): row for row in tables.get("wheel_publisher", [])}
     rows = tables.get("published_wheel", [])
     instead = {row["package"]: row["text"] for row in tables.get("attention_instead", [])}

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from envcheck.commands import atlas_tables, examine
+from envcheck.commands import atlas_tables, loading
 from envcheck.commands.pin.target import LockTarget
 from envcheck.core import markers, versions
 from envcheck.core.facts import Inventory, Tri
@@ -34,7 +34,7 @@ def searched_releases(goal: LockTarget) -> SearchedReleases:
     """Return the releases for a goal; each dependency comes after the packages that require it."""
     rows: list[Mapping[str, Any]] = [
         *({**row, "package": "torch"} for row in goal.matrix.tables.get("torch", [])),
-        *examine.published_releases(),
+        *loading.published_releases(),
     ]
     required = [each.package for each in goal.requirements if each.wanted]
     in_tables = {row["package"] for row in rows}
@@ -68,7 +68,7 @@ def _requires_of_extras(goal: LockTarget) -> Mapping[tuple[str, str], tuple[str,
     texts = (text.partition("[") for text in (*goal.target.extras, *goal.extras))
     asked = {(name, each.strip()) for name, _, rest in texts for each in rest.partition("]")[0].split(",")}
     found: dict[tuple[str, str], tuple[str, ...]] = {}
-    for row in examine.source_tree()["tables"].get("extra", []):
+    for row in loading.source_tree()["tables"].get("extra", []):
         if (row["package"], row["extra"]) in asked:
             for version in row["versions"]:
                 key = row["package"], version

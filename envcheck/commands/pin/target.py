@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from envcheck.commands import examine
+from envcheck.commands import examine, loading
 from envcheck.core.errors import InputError
 from envcheck.core.facts import Fact, Inventory, Known, normalised, package_key
 from envcheck.core.rules import Matrix, Severity, Target, UserRequirement
@@ -104,8 +104,8 @@ def find_target(
     """
     _refuse_platform(request.platform, request.glibc)
     all_probes, keys = examine.probes_and_vocabulary(request)
-    matrix = examine.load_matrix(keys, request.overlays, errors_only=True)
-    target = examine.find_target(request.target, matrix)
+    matrix = loading.load_matrix(keys, request.overlays, errors_only=True)
+    target = loading.find_target(request.target, matrix)
     if target is None:
         known = ", ".join(matrix.targets)
         raise InputError(

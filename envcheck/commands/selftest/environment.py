@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from envcheck import probes
-from envcheck.commands import examine
+from envcheck.commands import examine, loading
 from envcheck.commands.examine import ExamineRequest
 from envcheck.core.errors import ExamineError
 from envcheck.core.facts import Inventory, Vocabulary
@@ -59,9 +59,9 @@ def prepare(request: ExamineRequest, host: Host) -> TestEnvironment:
         ExamineError: it cannot be examined, or holds no torch.
     """
     all_probes = probes.every_probe()
-    keys = examine.vocabulary(all_probes)
-    matrix = examine.load_matrix(keys, request.overlays)
-    target = examine.find_target(request.target, matrix)
+    keys = loading.vocabulary(all_probes)
+    matrix = loading.load_matrix(keys, request.overlays)
+    target = loading.find_target(request.target, matrix)
     # The target's training facts select variants; they must not become facts of the environment.
     untrained = request._replace(target=None, train=())
     path, _ = examine.environment_to_run(request.python, host)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cache
 
-from envcheck.commands import examine
+from envcheck.commands import loading, tried_fixes
 from envcheck.commands.selftest.environment import TestEnvironment
 from envcheck.core.facts import Fact, Inventory, Known
 from envcheck.core.findings import Finding, Judgement, Verdict
@@ -33,7 +33,7 @@ def with_rule(outcome: Outcome, prepared: TestEnvironment) -> Outcome:
     if not found:
         return outcome
     judgement = judgement._replace(findings=tuple(found))
-    first = examine.add_fixes(judgement, read, derived, prepared.matrix, None).findings[0]
+    first = tried_fixes.add_fixes(judgement, read, derived, prepared.matrix, None).findings[0]
     ways_out = tuple(fix_text(fix) for fix in first.fixes)
     return outcome._replace(rule=first.rule.id, sure=bool(matching), ways_out=ways_out)
 
@@ -68,6 +68,6 @@ def _speaks(rule_id: str, text: str) -> bool:
 def _signatures() -> Mapping[str, Sequence[log_signatures.Signature]]:
     """Return the signatures in the cases of each rule, by the rule's id."""
     found: dict[str, list[log_signatures.Signature]] = {}
-    for signature in log_signatures.compile_signatures(examine.source_tree()["case"]):
+    for signature in log_signatures.compile_signatures(loading.source_tree()["case"]):
         found.setdefault(signature.rule, []).append(signature)
     return found

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from envcheck import probes
-from envcheck.commands import examine
+from envcheck.commands import loading
 from envcheck.commands.declared_machine import declare_machine, declared_gpu
 from envcheck.core.errors import InputError
 from envcheck.core.facts import Fact, Inventory, Known
 from envcheck.core.gpu_names import other_vendor
 from envcheck.rules import derive
 
-MATRIX = examine.load_matrix(examine.vocabulary(probes.every_probe()), ())
+MATRIX = loading.load_matrix(loading.vocabulary(probes.every_probe()), ())
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from envcheck.commands import examine
+from envcheck.commands import examine, loading
 from envcheck.commands.selftest.environment import claims
 from envcheck.core import i18n
 from envcheck.core.findings import Verbosity, Verdict
@@ -32,7 +32,7 @@ from tests.support.paths import ROOT
 
 ZH: dict[str, Any] = tomllib.loads((ROOT / "compat/lang/zh.toml").read_text())
 CHINESE = i18n.parse_language("zh", ZH)
-RULES: dict[str, Any] = {row["id"]: row for row in examine.source_tree()["rule"]}
+RULES: dict[str, Any] = {row["id"]: row for row in loading.source_tree()["rule"]}
 
 FOUNDING = (
     "zero3-frozen-nonreentrant-checkpoint",
@@ -377,13 +377,13 @@ def test_every_kind_of_finding_is_rendered_in_both_languages(facts: Path) -> Non
     "table", ["exception_meaning", "general_meaning", "failure_line", "ending", "refused_value"]
 )
 def test_what_explain_says_of_a_message_is_translated(table: str) -> None:
-    rows = examine.source_tree()["tables"][table]
+    rows = loading.source_tree()["tables"][table]
     said = {row[key] for row in rows for key in ("means", "advice") if row.get(key)}
     assert {each for each in said if CHINESE.translate(each) == each} == set()
 
 
 def test_known_failures_and_their_advice_are_translated() -> None:
-    cases = [case for case in examine.source_tree()["case"] if case.get("signature") and not case.get("rule")]
+    cases = [case for case in loading.source_tree()["case"] if case.get("signature") and not case.get("rule")]
     said = {case[key] for case in cases for key in ("title", "explain") if case.get(key)}
     assert {each for each in said if CHINESE.translate(each) == each} == set()
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from envcheck.commands.examine import load_atlas
+from envcheck.commands.loading import load_atlas
 from envcheck.rules.atlas import broken_rows, judged_versions
 from tests.support.paths import ROOT
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from envcheck.commands.examine import judge_inventory, knowledge, load_atlas
+from envcheck.commands.judging import judge_inventory
+from envcheck.commands.loading import knowledge, load_atlas
 from envcheck.core.rules import ABSENT, Rule, Severity
 from envcheck.host.package_files import source_texts
 from envcheck.knowledge.atlas_rules import rules_here

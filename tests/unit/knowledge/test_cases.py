@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from envcheck.commands import examine
+from envcheck.commands import judging
 from envcheck.core import facts_file
 from envcheck.core.facts import Fact, Inventory, Known
 from envcheck.core.findings import Judgement, Verdict
@@ -50,7 +50,7 @@ def facts_of(case: dict[str, Any]) -> Inventory:
 
 def judged(read: Inventory) -> Judgement:
     settled = derive.derive(read, known())
-    return examine.judge_inventory(settled, known(), None)
+    return judging.judge_inventory(settled, known(), None)
 
 
 def broken(judgement: Judgement, severity: Severity | None = None) -> set[str]:

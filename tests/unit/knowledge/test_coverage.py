@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from envcheck import probes
-from envcheck.commands import examine
+from envcheck.commands import loading
 from envcheck.core.rules import Matrix
 from tests.support.paths import ROOT
 
@@ -23,7 +23,7 @@ NOT_REPORTED = ("out of scope", "missed")
 
 @pytest.fixture(scope="module")
 def known() -> Matrix:
-    return examine.knowledge()
+    return loading.knowledge()
 
 
 def _entries(*verdicts: str) -> list[dict[str, Any]]:
@@ -60,7 +60,7 @@ def test_read_entries_name_facts_that_a_probe_yields() -> None:
 
 
 def test_explained_entries_name_cases_with_a_signature() -> None:
-    cases = {case["id"] for case in examine.source_tree()["case"] if "signature" in case}
+    cases = {case["id"] for case in loading.source_tree()["case"] if "signature" in case}
     assert _missing("explained", cases) == []
 
 
@@ -74,7 +74,7 @@ def test_entries_that_are_not_reported_have_a_reason_and_no_name() -> None:
 
 
 def test_every_fact_in_a_reason_exists() -> None:
-    vocabulary = examine.vocabulary(probes.every_probe())
+    vocabulary = loading.vocabulary(probes.every_probe())
     for each in _entries(*TABLE["verdict"]):
         for key in re.findall(r"`([a-z]+\.[a-z_.*]+)`", each.get("why", "")):
             assert vocabulary.get(key), each

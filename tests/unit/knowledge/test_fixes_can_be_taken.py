@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from envcheck.commands import examine
+from envcheck.commands import examine, judging, tried_fixes
 from envcheck.commands.atlas_tables import release_table
 from envcheck.commands.excluded_fixes import excluding
 from envcheck.commands.published_requirements import with_published_requirements
@@ -126,8 +126,8 @@ def finding_of(case: dict[str, Any]) -> tuple[Inventory, Inventory, Finding | No
     """Return the completed case before and after derivation, and the finding of its rule with the fixes shown."""
     read = with_published_requirements(completed(facts_of(case)))
     settled = derive.derive(read, known())
-    judgement = examine.judge_inventory(settled, known(), None)
-    shown = examine.add_fixes(judgement, read, settled, known(), None)
+    judgement = judging.judge_inventory(settled, known(), None)
+    shown = tried_fixes.add_fixes(judgement, read, settled, known(), None)
     found = (
         each for each in shown.findings if each.rule.id == case["rule"] and each.verdict is Verdict.BROKEN
     )

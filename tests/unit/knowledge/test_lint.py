@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from envcheck import probes
-from envcheck.commands import examine
+from envcheck.commands import loading
 from envcheck.host.package_files import source_texts
 from envcheck.knowledge import lint
 from envcheck.knowledge.lint import LintProblem
@@ -89,7 +89,7 @@ def linted(
         "tables/releases.toml": tables,
         "matrix.toml": head,
     }
-    return lint.lint(texts, examine.vocabulary(probes.every_probe()), TODAY, newer)
+    return lint.lint(texts, loading.vocabulary(probes.every_probe()), TODAY, newer)
 
 
 def line_of(text: str, part: str, nth: int = 0) -> int:
@@ -112,7 +112,7 @@ def errors(problems: list[LintProblem]) -> list[LintProblem]:
 def test_the_shipped_matrix_is_clean() -> None:
     texts = source_texts("compat", ".toml")
     updated = tomllib.loads(texts["matrix.toml"])["updated"]
-    problems = lint.lint(texts, examine.vocabulary(probes.every_probe()), updated)
+    problems = lint.lint(texts, loading.vocabulary(probes.every_probe()), updated)
     assert not errors(problems), lint.render_problems(errors(problems))
 
 
@@ -141,7 +141,7 @@ def test_a_file_that_is_not_toml_is_named_with_its_line_and_the_others_are_still
         "rules/a.toml": "\n\n[[rule]\n",
         "rules/b.toml": rule('{ "pkg.peftt" = ">=1" }').replace("id =", "idd ="),
     }
-    found = lint.lint(texts, examine.vocabulary(probes.every_probe()), TODAY)
+    found = lint.lint(texts, loading.vocabulary(probes.every_probe()), TODAY)
     assert ("toml", "rules/a.toml", 3) in {(each.kind, each.file, each.line) for each in found}
     assert any(each.file == "rules/b.toml" for each in found)
 

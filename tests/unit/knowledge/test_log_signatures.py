@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from envcheck.commands import examine
+from envcheck.commands import loading
 from envcheck.knowledge import log_signatures
 
-TREE = examine.source_tree()
+TREE = loading.source_tree()
 WORDS = [row["word"] for row in TREE["tables"]["trigger"]]
 ALL = log_signatures.compile_signatures(TREE["case"])
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from envcheck.commands import examine
+from envcheck.commands import loading
 from envcheck.core.errors import InputError
 from envcheck.core.rules import Cell, Matrix
 from envcheck.core.tables import Tables
@@ -28,7 +28,7 @@ def known() -> Matrix:
     atlas = read_atlas({"packages.toml": PACKAGES, "gaps/alpha.toml": GAPS}, RELEASES)
     row = {"package": "alpha", "version": "1.9.0", "requires": {"beta": "<1.3"}}
     trained = Cell("zero3-lora", "ok", {"alpha": "2.0.0", "beta": "1.2.0"}, "cpu", "2026-11-01", "2")
-    matrix = examine.knowledge()
+    matrix = loading.knowledge()
     return matrix._replace(
         rules=(), cells=(trained,), tables=Tables({"torch": [], "release": [row]}), atlas=lambda: atlas
     )
@@ -77,7 +77,7 @@ def test_the_page_gives_the_table_and_every_proof(known: Matrix) -> None:
 
 def test_a_written_rule_on_two_packages_marks_its_releases() -> None:
     pair = Pair(
-        examine.knowledge()._replace(tables=Tables(examine.source_tree()["tables"])), "peft", "transformers"
+        loading.knowledge()._replace(tables=Tables(loading.source_tree()["tables"])), "peft", "transformers"
     )
 
     assert pair.sign("0.17.1", "5.0.0") == "x"

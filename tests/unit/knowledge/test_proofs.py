@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from envcheck import probes
-from envcheck.commands import examine
+from envcheck.commands import loading
 from envcheck.core.rules import Rule
 from envcheck.knowledge import lint
 from envcheck.knowledge.load import build_matrix, gather_tree
@@ -165,7 +165,7 @@ def rule_of(text: str) -> tuple[Rule, Proof]:
     tree = gather_tree({"rules/peft.toml": text})
     proof, problems = read_proof(tomllib.loads(text)["rule"][0]["proof"])
     assert not problems
-    return build_matrix(tree, examine.vocabulary(probes.every_probe())).rules[0], proof
+    return build_matrix(tree, loading.vocabulary(probes.every_probe())).rules[0], proof
 
 
 def supply(releases: Mapping[str, Mapping[str, Files]], since: str = "") -> Supply:
@@ -278,7 +278,7 @@ def linted(text: str, opened: Sequence[SeenRelease] | None, digest: str = "") ->
     if opened is not None:
         record = ProofRecord("a-rule", "2026-11-21", digest or records.proof_digest(row), tuple(opened))
         texts["proofs/peft.toml"] = records.render_records([record])
-    found = lint.lint(texts, examine.vocabulary(probes.every_probe()), dt.date(2026, 11, 21))
+    found = lint.lint(texts, loading.vocabulary(probes.every_probe()), dt.date(2026, 11, 21))
     assert all(problem.file == "rules/peft.toml" for problem in found)
     return [problem.message for problem in found if problem.kind == "proof"]
 
@@ -330,7 +330,7 @@ def test_a_bound_of_a_package_that_no_check_opens_is_refused_unless_it_says_why(
 
 def test_a_file_of_records_that_cannot_be_read_is_one_problem() -> None:
     texts = {"proofs/peft.toml": "[[proof]]\nrule = 1\n"}
-    found = lint.lint(texts, examine.vocabulary(probes.every_probe()), dt.date(2026, 11, 21))
+    found = lint.lint(texts, loading.vocabulary(probes.every_probe()), dt.date(2026, 11, 21))
     assert [(problem.kind, problem.file) for problem in found] == [("proof", "proofs/peft.toml")]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from envcheck.commands import examine
+from envcheck.commands import judging
 from envcheck.core import versions
 from envcheck.core.findings import Verdict
 from envcheck.core.rules import Matrix, Severity
@@ -29,7 +29,7 @@ def rows(table: str) -> list[dict[str, Any]]:
 
 def broken(facts: str) -> dict[str, Severity]:
     settled = derive.derive(inventory(facts), shipped())
-    findings = examine.judge_inventory(settled, shipped(), None).findings
+    findings = judging.judge_inventory(settled, shipped(), None).findings
     return {each.rule.id: each.rule.severity for each in findings if each.verdict is Verdict.BROKEN}
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from envcheck import probes
-from envcheck.commands import examine
+from envcheck.commands import loading
 from envcheck.core.facts import Absent, Fact, Inventory, Known
 from envcheck.core.findings import Verdict
 from envcheck.core.rules import Target
@@ -32,8 +32,8 @@ BASE: dict[str, Any] = {
 
 
 def read(**rows: dict[str, Any]) -> tuple[dict[str, Target], list[str]]:
-    tree = {**examine.source_tree(), "matrix": {"target": rows}, "rule": [], "digest": ""}
-    matrix, problems = read_matrix(tree, examine.vocabulary(probes.every_probe()))
+    tree = {**loading.source_tree(), "matrix": {"target": rows}, "rule": [], "digest": ""}
+    matrix, problems = read_matrix(tree, loading.vocabulary(probes.every_probe()))
     return dict(matrix.targets), [each for each in problems if "target" in each]
 
 
@@ -106,7 +106,7 @@ def test_a_package_that_conflicts_is_an_error_where_it_is_installed() -> None:
 
 
 def test_the_compiled_matrix_keeps_every_field_of_a_target() -> None:
-    known = examine.knowledge()
+    known = loading.knowledge()
     rich = known.targets["zero3-lora"]._replace(
         extras=("trl[vllm]",),
         conflicts={"a": "b"},
@@ -127,7 +127,7 @@ def test_a_target_says_for_which_python_and_machine_it_has_no_lock() -> None:
     assert target.why_none("3.13", "x86_64") == "a has no wheel"
     assert target.why_none("3.12", "aarch64") == "b has none"
     assert target.why_none("3.12", "x86_64") == ""
-    known = examine.knowledge()
+    known = loading.knowledge()
     page = target_page("t", known._replace(targets={**known.targets, "t": target}))
     assert "no lock  Python 3.13 (a has no wheel)\n         aarch64 (b has none)\n" in page
     rows = tomllib.loads((ROOT / "lockfiles/manifest.toml").read_text())["lock"]
@@ -137,7 +137,7 @@ def test_a_target_says_for_which_python_and_machine_it_has_no_lock() -> None:
 
 
 def test_every_target_says_what_it_is_for_and_has_a_group() -> None:
-    for target in examine.knowledge().targets.values():
+    for target in loading.knowledge().targets.values():
         assert target.group, target.name
         assert target.purpose, target.name
         assert len(target.purpose) < 110, target.name

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from hypothesis import strategies as st
 
-from envcheck.commands import examine
+from envcheck.commands import loading
 from envcheck.core.errors import EnvcheckError, ExamineError, InputError
 from envcheck.lock.install import build_needs, install_commands
 from envcheck.lock.leaks import refuse_leaks
@@ -395,7 +395,7 @@ MANIFEST = tomllib.loads((ROOT / "lockfiles/manifest.toml").read_text())["lock"]
 
 
 def test_every_target_has_a_lock_for_python_312_and_the_newest_driver() -> None:
-    expected = {f"{target}/py312-driver580.txt" for target in examine.knowledge().targets}
+    expected = {f"{target}/py312-driver580.txt" for target in loading.knowledge().targets}
     assert expected <= {row["name"] for row in MANIFEST}
 
 
@@ -445,7 +445,7 @@ def test_the_header_of_a_lock_says_how_it_is_proven_as_the_manifest_does() -> No
 
 
 def test_what_is_called_trained_has_a_cell_of_its_target() -> None:
-    cells = examine.knowledge().cells
+    cells = loading.knowledge().cells
     for row in (row for row in MANIFEST if row.get("proven") == "trained" and row["proof"]["ranks"]):
         assert any(cell.target == row["target"] and cell.outcome == "ok" for cell in cells), row["name"]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from envcheck.commands import examine, explain
+from envcheck.commands import explain, loading
 from envcheck.commands.examine import ExamineRequest
 from envcheck.core.findings import Verbosity
 from envcheck.host.machine import Host
@@ -36,7 +36,7 @@ def of_own_code(exception: str, source: str) -> str:
 @pytest.fixture(scope="module", autouse=True)
 def _read_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(examine, "source_tree", lru_cache(examine.source_tree))
+        patch.setattr(loading, "source_tree", lru_cache(loading.source_tree))
         yield
 
 

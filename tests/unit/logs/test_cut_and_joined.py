@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from envcheck.commands import examine
+from envcheck.commands import loading
 from envcheck.logs import scanner as log_scanner
 from envcheck.logs.diagnosis import Cause, diagnose
 from envcheck.logs.line_format import log_patterns
 from envcheck.logs.missing_names import PYTHON, missing_name
 
-TABLES = examine.source_tree()["tables"]
+TABLES = loading.source_tree()["tables"]
 
 LIBRARY = "/e/lib/python3.10/site-packages"
 

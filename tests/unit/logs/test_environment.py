@@ -2,7 +2,7 @@
 
 import pytest
 
-from envcheck.commands import examine
+from envcheck.commands import loading
 from envcheck.core.facts import Vocabulary
 from envcheck.logs import environment
 
@@ -13,11 +13,11 @@ FREEZE = "torch==2.4.0\ntransformers==4.44.2\n"
 def keys() -> Vocabulary:
     from envcheck import probes
 
-    return examine.vocabulary(probes.every_probe())
+    return loading.vocabulary(probes.every_probe())
 
 
 def listed(text: str, keys: Vocabulary) -> dict[str, object]:
-    found = environment.facts(text, 1, examine.source_tree()["tables"], keys)
+    found = environment.facts(text, 1, loading.source_tree()["tables"], keys)
     return {printed.key: printed.value for printed in found}
 
 

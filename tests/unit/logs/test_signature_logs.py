@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from envcheck.commands import examine
+from envcheck.commands import loading
 from envcheck.knowledge import log_signatures
 from envcheck.logs import diagnosis as log_diagnosis
 from envcheck.logs import scanner as log_scanner
@@ -23,7 +23,7 @@ from envcheck.logs.line_format import log_patterns
 from tests.support.paths import DATA
 
 FOLDER = DATA / "logs"
-TREE = examine.source_tree()
+TREE = loading.source_tree()
 SIGNATURES = {each.case: each for each in log_signatures.compile_signatures(TREE["case"])}
 ALSO = tomllib.loads((FOLDER / "also.toml").read_text())
 VARIANTS = tomllib.loads((FOLDER / "variants.toml").read_text())

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from envcheck.commands import examine
+from envcheck.commands import loading
 from envcheck.knowledge import log_signatures
 from envcheck.logs import diagnosis as log_diagnosis
 from envcheck.logs import library_questions
@@ -17,7 +17,7 @@ from envcheck.logs.events import Frame, Raised
 from envcheck.logs.line_format import log_patterns
 from envcheck.reports import explanation
 
-TREE = examine.source_tree()
+TREE = loading.source_tree()
 LOOK = log_patterns(TREE["tables"])
 SIGNATURES = log_signatures.compile_signatures(TREE["case"])
 

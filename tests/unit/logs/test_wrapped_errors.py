@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from envcheck.commands import examine
+from envcheck.commands import loading
 from envcheck.logs import scanner as log_scanner
 from envcheck.logs.diagnosis import Diagnosis, diagnose, own_code
 from envcheck.logs.events import Event, Frame
 from envcheck.logs.line_format import log_patterns
 from envcheck.logs.refused_values import refused_values
 
-TABLES = examine.source_tree()["tables"]
+TABLES = loading.source_tree()["tables"]
 
 TASK = """\
 Traceback (most recent call last):

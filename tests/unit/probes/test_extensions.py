@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from envcheck.commands import examine
+from envcheck.commands import loading
 from envcheck.core import elf
 from envcheck.core.facts import Absent, Fact, Inventory, Known, Unknown
 from envcheck.host.files import open_ranges
@@ -315,7 +315,7 @@ def test_torch_with_ptx_runs_on_a_newer_gpu() -> None:
     devices = tuple(
         {"gpu.compute_capability": Fact("gpu.compute_capability", Known(each))} for each in capabilities
     )
-    derived = derive.derive(Inventory(facts, devices), examine.knowledge())
+    derived = derive.derive(Inventory(facts, devices), loading.knowledge())
     assert [derived.known("gpu.in_torch_build", number) for number in range(3)] == [True, False, True]
 
 
@@ -333,7 +333,7 @@ def test_packages_without_code_for_a_gpu() -> None:
         {"gpu.compute_capability": Fact("gpu.compute_capability", Known(each))}
         for each in ("7.0", "12.0", "8.9")
     )
-    derived = derive.derive(Inventory(facts, devices, frozenset({"pkg"})), examine.knowledge())
+    derived = derive.derive(Inventory(facts, devices, frozenset({"pkg"})), loading.knowledge())
     found = [derived.fact("gpu.packages_without_code", number).reading for number in range(3)]
     assert found == [
         Known(("flash-attn (sm_80, sm_90)", "xformers (sm_75, compute_80)")),
@@ -349,7 +349,7 @@ def test_facts_read_beside_one_torch_do_not_apply_to_another() -> None:
         key: Fact(key, Known(("_ZN3c104cuda9SetDeviceEi",))),
     }
     read_ = Inventory(facts, complete=frozenset({"pkg"}))
-    known = examine.knowledge()
+    known = loading.knowledge()
     moved = apply_changes(read_, [("pkg.torch", "2.8.0")], known).fact(key).reading
     assert isinstance(moved, Unknown)
     assert not moved.asked

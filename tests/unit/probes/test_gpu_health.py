@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from envcheck.commands import examine
+from envcheck.commands import examine, loading
 from envcheck.commands.declared_machine import declare_machine
 from envcheck.core.facts import Absent, Fact, Inventory, Known, Unknown
 from envcheck.core.findings import Finding, Report, Verdict
@@ -26,7 +26,7 @@ from tests.support.running import envcheck
 
 @lru_cache(maxsize=1)
 def known() -> Matrix:
-    return examine.load_matrix(examine.vocabulary(every_probe()))
+    return loading.load_matrix(loading.vocabulary(every_probe()))
 
 
 def probed(host: Host) -> Inventory:

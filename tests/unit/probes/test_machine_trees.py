@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from envcheck import probes
-from envcheck.commands import examine
+from envcheck.commands import examine, loading
 from envcheck.commands.examine import ExamineRequest
 from envcheck.core.facts import Absent, Fact, Known
 from envcheck.core.findings import Report, Verdict
@@ -43,7 +43,7 @@ OURS = ("/proc", "/sys", "/dev", "/etc", "/run", "/var", "/usr/local/cuda", "/tm
 
 @lru_cache(maxsize=1)
 def known() -> Matrix:
-    return examine.load_matrix(vocabulary())
+    return loading.load_matrix(vocabulary())
 
 
 # --- staging ----------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from envcheck.commands import examine
+from envcheck.commands import examine, loading
 from envcheck.core import sanitize
 from envcheck.core.errors import Place
 from envcheck.core.facts import Absent, Fact, Inventory, Known, Unknown
@@ -517,7 +517,7 @@ def test_texts_that_a_report_needs_are_not_withheld() -> None:
 
 
 def test_no_text_of_a_rule_is_mistaken_for_a_secret() -> None:
-    known = examine.knowledge()
+    known = loading.knowledge()
     texts = [(each.id, each.title, each.why, *(fix.cost for fix in each.fixes)) for each in known.rules]
     for text in (text for each in texts for text in each):
         assert sanitize.hide_private(text, Private()) == text

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from envcheck.commands import examine
+from envcheck.commands import judging
 from envcheck.core import sanitize
 from envcheck.core.errors import InputError
 from envcheck.core.findings import Judgement, Report, Verbosity
@@ -32,7 +32,7 @@ INSTALL = "\"$PYTHON\" -m pip install 'torch==2.10.0' 'torchvision'"
 def report(name: str, subject: str = "here") -> Report:
     read = inventory(f"[[gpu]]\nname = {json.dumps(name)}\n[pkg]\ntorch = '2.4.0'\n")
     settled = derive.derive(read, MATRIX)
-    return Report("0", subject, settled, examine.judge_inventory(settled, MATRIX, None), MATRIX)
+    return Report("0", subject, settled, judging.judge_inventory(settled, MATRIX, None), MATRIX)
 
 
 def rendered(name: str, text: str) -> str:
@@ -67,7 +67,7 @@ def test_the_box_of_libraries_shows_those_that_are_installed() -> None:
     read = inventory("complete = ['pkg']\n[pkg]\ntorch = '2.4.0'\npeft = '0.14.0'\n")
     settled = derive.derive(read, MATRIX)
     page = render.format_named("html")(
-        Report("0", "here", settled, examine.judge_inventory(settled, MATRIX, None), MATRIX)
+        Report("0", "here", settled, judging.judge_inventory(settled, MATRIX, None), MATRIX)
     )
     box = page[page.index(">Libraries<") :]
     box = box[: box.index("</g>")] if "</g>" in box else box[:400]
@@ -154,7 +154,7 @@ def test_one_waiting_rule_is_counted_in_the_singular() -> None:
     empty = derive.derive(inventory("[pkg]\ntorch = '2.4.0'\n"), MATRIX)
     for key, phrase in (("gpu.name", "1 needs a GPU"), ("train.zero_stage", "1 waits for training")):
         world = known(rule(f'{{ "{key}" = "present" }}'))
-        waiting = Report("0", "here", empty, examine.judge_inventory(empty, world, None), world)
+        waiting = Report("0", "here", empty, judging.judge_inventory(empty, world, None), world)
         assert f" · {phrase} · " in count_text(waiting)
 
 

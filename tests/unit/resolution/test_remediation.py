@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
-from envcheck.commands import examine
+from envcheck.commands import judging
 from envcheck.core.facts import Fact, Inventory, Known, Value
 from envcheck.core.findings import Finding, Judgement, Move, Plan, Verdict
 from envcheck.core.rules import Matrix, Severity
@@ -52,7 +52,7 @@ def applied(read: Inventory, moves: tuple[Move, ...], of: Matrix) -> Inventory:
 
 
 def judged(read: Inventory, of: Matrix) -> Judgement:
-    return examine.judge_inventory(derive.derive(read, of), of, None)
+    return judging.judge_inventory(derive.derive(read, of), of, None)
 
 
 def broken(judgement: Judgement, level: Severity) -> dict[str, Finding]:

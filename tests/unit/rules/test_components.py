@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from envcheck.commands import examine
+from envcheck.commands import loading
 from envcheck.core.facts import Absent, Fact, Inventory, Known, Reading, Unknown, Value, package_key
 from envcheck.core.training_facts import KEYS
 from envcheck.rules import derive
@@ -19,7 +19,7 @@ def derived(key: str, train: dict[str, Value] | None = None, **versions: str) ->
         Fact(package_key(name.replace("_", "-")), Known(found), "given") for name, found in versions.items()
     ]
     read = Inventory({fact.key: fact for fact in facts}, complete=frozenset({"pkg"}))
-    return derive.derive(read, examine.knowledge()).reading(f"train.runs_{key}")
+    return derive.derive(read, loading.knowledge()).reading(f"train.runs_{key}")
 
 
 def test_without_a_training_nothing_is_given() -> None:
@@ -81,7 +81,7 @@ def test_the_pieces_of_transformers_trainer_are_decided_for_every_trainer(traine
 
 
 def test_each_row_names_trainers_and_its_source() -> None:
-    rows = [row for row in examine.knowledge().defaults if row.key in derive.COMPONENTS]
+    rows = [row for row in loading.knowledge().defaults if row.key in derive.COMPONENTS]
     assert {row.key for row in rows} == derive.COMPONENTS.keys()
     for row in rows:
         assert row.when[0].key == "train.trainer", row

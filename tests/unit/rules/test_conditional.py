@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from envcheck.commands import examine
+from envcheck.commands import loading
 from envcheck.core.facts import Kind
 from envcheck.core.training_facts import KEYS
 from envcheck.rules.derive import KEYS as DERIVED
@@ -96,7 +96,7 @@ def test_only_what_another_release_or_package_avoids_is_listed_unless_asked(tmp_
 
 
 def test_habits_are_shares_of_values_that_the_facts_have() -> None:
-    habits = examine.knowledge().tables.habits
+    habits = loading.knowledge().tables.habits
     declared = {**KEYS, **DERIVED}
     assert habits.keys() <= declared.keys()
     for key, shares in habits.items():

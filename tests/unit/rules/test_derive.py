@@ -6,7 +6,7 @@ from functools import lru_cache
 
 import pytest
 
-from envcheck.commands import examine
+from envcheck.commands import loading
 from envcheck.core import nvidia
 from envcheck.core.facts import Absent, Fact, Known, Reading, Unknown
 from envcheck.core.rules import Matrix
@@ -18,7 +18,7 @@ from tests.support.worlds import inventory, vocabulary
 
 @lru_cache(maxsize=1)
 def shipped() -> Matrix:
-    return build_matrix(examine.source_tree(), vocabulary())
+    return build_matrix(loading.source_tree(), vocabulary())
 
 
 def reading(facts: str, key: str, device: int | None = None) -> Reading:

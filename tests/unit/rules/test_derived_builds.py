@@ -6,7 +6,7 @@ from functools import lru_cache
 
 import pytest
 
-from envcheck.commands import examine
+from envcheck.commands import loading
 from envcheck.core.facts import Absent, Known, Reading, Unknown
 from envcheck.core.rules import Matrix
 from envcheck.knowledge.load import build_matrix
@@ -21,7 +21,7 @@ ABI_FALSE, ABI_TRUE = (Known((f"flash-attn {version}",)) for version in (FALSE, 
 
 @lru_cache(maxsize=1)
 def shipped() -> Matrix:
-    return build_matrix(examine.source_tree(), vocabulary())
+    return build_matrix(loading.source_tree(), vocabulary())
 
 
 def reading(facts: str, key: str) -> Reading:

@@ -2,7 +2,8 @@
 
 import pytest
 
-from envcheck.commands.examine import knowledge, report_on
+from envcheck.commands.examine import report_on
+from envcheck.commands.loading import knowledge
 from envcheck.commands.published_requirements import with_published_requirements
 from envcheck.core.facts import Fact, Inventory, Known, package_key
 from envcheck.core.findings import Report

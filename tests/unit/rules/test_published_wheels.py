@@ -7,7 +7,7 @@ from functools import lru_cache
 
 import pytest
 
-from envcheck.commands import examine
+from envcheck.commands import loading
 from envcheck.core.facts import Absent, Known, Reading, Unknown
 from envcheck.core.rules import Matrix
 from envcheck.knowledge.load import build_matrix
@@ -30,7 +30,7 @@ BUILDS: Mapping[tuple[str, str], Mapping[str, tuple[str, ...]]] = {
 
 @lru_cache(maxsize=1)
 def matrix() -> Matrix:
-    shipped = build_matrix(examine.source_tree(), vocabulary())
+    shipped = build_matrix(loading.source_tree(), vocabulary())
     return shipped._replace(builds=lambda package, version: BUILDS.get((package, version)))
 
 

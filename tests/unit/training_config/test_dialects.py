@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from envcheck.commands import examine
+from envcheck.commands import loading
 from envcheck.core import versions
 from envcheck.core.training_facts import KEYS
 from envcheck.rules import derive
@@ -20,7 +20,7 @@ FOLDER = ROOT / "compat/dialects"
 TREES: dict[str, dict[str, Any]] = {
     path.stem: tomllib.loads(path.read_text()) for path in FOLDER.glob("*.toml")
 }
-SHARED = examine.source_tree()["tables"]["argument"]
+SHARED = loading.source_tree()["tables"]["argument"]
 KNOWN = dialects.load(TREES, SHARED)
 PIECES = {*derive.COMPONENTS, *derive.IMPORTS}
 KINDS = {"flag", "whole", "number", "positive", "word", "words", "list", "section", "switch", "any"}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from envcheck.commands import examine
+from envcheck.commands import loading
 from envcheck.commands.training_files import configured
 from envcheck.core.facts import Fact, Inventory, Known
 from envcheck.rules.derive import derive
@@ -78,7 +78,7 @@ def test_the_release_decides_the_version_that_is_not_given(
     inventory = Inventory().with_facts(configured([str(path)], SHARED, {}).facts)
     if release is not None:
         inventory = inventory.with_facts([Fact("pkg.transformers", Known(release), "a test")])
-    derived = derive(derive(inventory, examine.knowledge()), examine.knowledge())
+    derived = derive(derive(inventory, loading.knowledge()), loading.knowledge())
     assert derived.fact("train.parallel").value == meant
 
 
@@ -87,4 +87,4 @@ def test_a_launcher_that_names_fsdp_is_not_the_trainer(tmp_path: Path) -> None:
     path.write_text("distributed_type: FSDP\nfsdp_config:\n  fsdp_offload_params: false\nnum_processes: 2\n")
     inventory = Inventory().with_facts(configured([str(path)], SHARED, {}).facts)
     inventory = inventory.with_facts([Fact("pkg.transformers", Known("5.10.0"), "a test")])
-    assert derive(inventory, examine.knowledge()).fact("train.parallel").value == "fsdp1"
+    assert derive(inventory, loading.knowledge()).fact("train.parallel").value == "fsdp1"

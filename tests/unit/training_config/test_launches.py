@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from envcheck.commands import examine
+from envcheck.commands import loading
 from envcheck.commands.training_files import Configured, configured
 from envcheck.core.errors import InputError
 from envcheck.core.facts import Unknown
@@ -21,7 +21,7 @@ from envcheck.training_config.launch_scripts.follow import follow
 from envcheck.training_config.source_lines import SourceLines
 from tests.support.paths import DATA
 
-SHARED = examine.source_tree()["tables"]["argument"]
+SHARED = loading.source_tree()["tables"]["argument"]
 SHAPES = [
     shape
     for path in sorted((DATA / "launches").glob("*.toml"))

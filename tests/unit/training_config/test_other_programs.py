@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from envcheck.commands import examine
+from envcheck.commands import loading
 from envcheck.commands.training_files import Configured, configured
 from envcheck.core.errors import InputError
 
-SHARED = examine.source_tree()["tables"]["argument"]
+SHARED = loading.source_tree()["tables"]["argument"]
 
 
 def read(folder: Path, files: dict[str, str]) -> Configured:

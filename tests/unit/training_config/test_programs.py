@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from envcheck.commands import examine, training_files
+from envcheck.commands import loading, training_files
 from envcheck.core.errors import InputError
 
 
@@ -19,7 +19,7 @@ def facts_of(folder: Path, name: str, files: dict[str, str]) -> dict[str, Any]:
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text(text)
     with contextlib.chdir(folder):
-        read = training_files.configured([name], examine.knowledge().tables.get("argument", []), {})
+        read = training_files.configured([name], loading.knowledge().tables.get("argument", []), {})
     return {fact.key.removeprefix("train."): fact.value for fact in read.facts if fact.value is not None}
 
 

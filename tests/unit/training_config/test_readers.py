@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from envcheck.commands import examine
+from envcheck.commands import loading
 from envcheck.commands.training_files import Configured, configured
 from envcheck.core.errors import InputError
 from envcheck.core.facts import Value
@@ -15,7 +15,7 @@ from envcheck.core.rules import Severity
 from envcheck.training_config import readers
 from envcheck.training_config.document import Section, SettingValue
 
-SHARED = examine.source_tree()["tables"]["argument"]
+SHARED = loading.source_tree()["tables"]["argument"]
 
 
 def read(tmp_path: Path, installed: dict[str, str] | None = None, **texts: str) -> Configured:

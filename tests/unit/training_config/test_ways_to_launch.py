@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from envcheck.commands import examine
+from envcheck.commands import loading
 from envcheck.commands.training_files import configured
 from envcheck.core.errors import InputError
 from envcheck.core.facts import Unknown
 
-SHARED = examine.source_tree()["tables"]["argument"]
+SHARED = loading.source_tree()["tables"]["argument"]
 ARGUMENTS = (
     "--model_name_or_path m --bf16 true --use_peft --per_device_train_batch_size 1 --deepspeed ds.json"
 )
