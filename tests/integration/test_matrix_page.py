@@ -18,6 +18,7 @@ from envcheck.core.rules import Matrix
 from envcheck.host.package_files import package_text
 from envcheck.knowledge import site
 from envcheck.knowledge.atlas import read_atlas
+from envcheck.knowledge.site.choices import PageChoices
 from envcheck.rules import derive, judge
 from tests.support.running import envcheck
 from tests.support.worlds import known, rule
@@ -185,7 +186,7 @@ def look_up(
 
 def judged(
     of: Matrix,
-    choices: site.PageChoices,
+    choices: PageChoices,
     pair: tuple[tuple[str, int], tuple[str, int]],
     chosen: dict[str, int],
 ) -> set[int]:
@@ -208,7 +209,7 @@ def judged(
 
 
 def agree(of: Matrix, tries: int, seed: int) -> None:
-    choices, data = site.PageChoices(of), site.assemble(of)
+    choices, data = PageChoices(of), site.assemble(of)
     drawn = random.Random(seed)  # noqa: S311 - a sample, not a secret
     names = sorted(choices.releases)
     for _ in range(tries):

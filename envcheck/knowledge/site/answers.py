@@ -1,0 +1,227 @@
+"""Judge every rule beforehand, for each combination of choices that it can distinguish.
+
+An answer depends on few things. A rule about torch and DeepSpeed under ZeRO-3 is the same for every GPU, and
+for all torch releases on one side of its bound. So each rule is judged once for every *class* of choices that
+it can distinguish. Its entry gives the class of each choice, and the combinations of classes that break the
+rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import combinations, product
+from typing import Any, NamedTuple
+
+from envcheck.core.facts import Known, Tri, Value, family, package_key, package_name
+from envcheck.core.findings import Verdict
+from envcheck.core.rules import Clause, Default, Matrix, Rule
+from envcheck.knowledge.site.choices import PageChoices
+from envcheck.rules import clause_algebra, derive, judge
+from envcheck.rules.clauses import referenced_keys
+
+_MOST_PACKAGES = 2
+"""Packages in one combination: the page shows pairs."""
+
+
+_FROM_TORCH = frozenset({"cuda.runtime", "cuda.minimum_driver", "cuda.full_driver", "gpu.in_torch_build"})
+"""Facts that follow from the release of torch."""
+
+
+def entry_of(choices: PageChoices, number: int, rule: Rule) -> dict[str, Any] | None:
+    """Return a rule's answers: the class of every choice, and the combinations that break the rule.
+
+    Return None if the rule needs more packages than the page combines, or if nothing breaks it. A combination
+    is one number: its classes in the order of `dims`, in the mixed base of `sizes`.
+    """
+    needs = _Needs.of_rule(rule, choices)
+    if len(needs.required) > _MOST_PACKAGES:
+        return None
+    dimensions = [*needs.settings, *needs.packages]
+    classes = {name: _classes(choices, needs, name) for name in dimensions}
+    sizes = [max(classes[name]) + 1 for name in dimensions]
+    first_option = {
+        name: {class_: option for option, class_ in reversed(list(enumerate(classes[name])))}
+        for name in dimensions
+    }
+    found: dict[Tri, list[int]] = {Tri.YES: [], Tri.MAYBE: [], Tri.NO: []}
+    for combination in _combinations(needs, classes):
+        chosen = {name: first_option[name][class_] for name, class_ in combination.items()}
+        place = 0
+        for name, size in zip(dimensions, sizes, strict=True):
+            place = place * size + combination[name]
+        found[_is_broken(choices, rule, needs, chosen)].append(place)
+    if not (found[Tri.YES] or found[Tri.MAYBE]):
+        return None
+    return {
+        "rule": number,
+        "dims": dimensions,
+        "sizes": sizes,
+        "classes": [classes[name] for name in dimensions],
+        "broken": sorted(found[Tri.YES]),
+        "open": sorted(found[Tri.MAYBE]),
+    }
+
+
+class _Needs(NamedTuple):
+    """What a rule's answer can depend on: settings (target, gpu, driver, python) and packages.
+
+    `required` are the packages that must be chosen before the rule can be broken. `defaults` are those that
+    may give one of `keys`; the others would be decided in vain for each choice.
+    """
+
+    settings: tuple[str, ...]
+    packages: tuple[str, ...]
+    required: frozenset[str]
+    clauses: tuple[Clause, ...]
+    keys: frozenset[str]
+    defaults: tuple[Default, ...]
+
+    @property
+    def torch_build(self) -> bool:
+        """Return whether the answer depends on torch's build, so that no two releases are in one class."""
+        return _depends_on_torch_build(self.keys)
+
+    @classmethod
+    def of_rule(cls, rule: Rule, choices: PageChoices) -> _Needs:
+        """Find what a rule's answer can depend on."""
+        required = frozenset.intersection(*map(_packages_of, rule.when)) | _packages_of(rule.require)
+        clauses, keys = _with_defaults(rule, choices.known)
+        packages = {package_name(key) for key in keys if key.startswith("pkg.")}
+        if _depends_on_torch_build(keys):
+            packages.add("torch")
+        return cls(
+            settings=tuple(_settings_behind(keys)),
+            packages=tuple(sorted(packages & choices.releases.keys())),
+            required=required,
+            clauses=tuple(clauses),
+            keys=frozenset(keys),
+            defaults=_defaults_behind(keys, choices.known),
+        )
+
+
+def _with_defaults(rule: Rule, known: Matrix) -> tuple[list[Clause], set[str]]:
+    """Return a rule's clauses and facts, with those of the defaults on which its facts depend, in turn."""
+    clauses = [clause for table in (*rule.when, rule.require) for clause in table]
+    keys = {key for clause in clauses for key in (clause.key, *referenced_keys(clause))}
+    growing = True
+    while growing:
+        growing = False
+        for default in known.defaults:
+            more = {clause.key for clause in default.when}
+            if default.key in keys and not (more <= keys and set(default.when) <= set(clauses)):
+                keys |= more
+                clauses += [clause for clause in default.when if clause not in clauses]
+                growing = True
+    return clauses, keys
+
+
+def _defaults_behind(keys: Collection[str], known: Matrix) -> tuple[Default, ...]:
+    """Return the defaults that may give one of these facts, or a fact from which one of them follows."""
+    wanted: set[str] = set()
+    more = set(keys)
+    while more:
+        wanted |= more
+        given = (clause.key for default in known.defaults if default.key in more for clause in default.when)
+        more = {*given, *(key for each in more for key in derive.FOLLOWS_FROM.get(each, ()))} - wanted
+    return tuple(default for default in known.defaults if default.key in wanted)
+
+
+def _settings_behind(keys: Collection[str]) -> Iterator[str]:
+    """Yield the settings of the page that give any of these facts."""
+    families = {family(key) for key in keys}
+    if families & {"train", "training"}:
+        yield "target"
+    if families & {"gpu", "gpus"}:
+        yield "gpu"
+    if "driver" in families or "cuda.driver" in keys:
+        yield "driver"
+    if "python.version" in keys:
+        yield "python"
+
+
+def _depends_on_torch_build(keys: Collection[str]) -> bool:
+    return any(key in _FROM_TORCH or key.startswith("build.torch.") for key in keys)
+
+
+def _packages_of(table: Iterable[Clause]) -> frozenset[str]:
+    """Return the packages without which these clauses cannot be decided."""
+    keys = {key for clause in table for key in (clause.key, *referenced_keys(clause))}
+    named = {package_name(key) for key in keys if key.startswith("pkg.")}
+    return frozenset(named | {"torch"} if _depends_on_torch_build(keys) else named)
+
+
+def _classes(choices: PageChoices, needs: _Needs, dimension: str) -> list[int]:
+    """Return the class of every option: options that no clause distinguishes are in one class."""
+    numbers: dict[Any, int] = {}
+    return [
+        numbers.setdefault(_class_key(choices, needs, dimension, option), len(numbers))
+        for option in range(choices.option_count(dimension))
+    ]
+
+
+def _class_key(choices: PageChoices, needs: _Needs, dimension: str, option: int) -> Any:
+    """Return a value that is equal for options that no clause distinguishes."""
+    if dimension == "target":
+        training = choices.trainings[option]
+        given = tuple(sorted((key, value) for key, value in training.facts.items() if key in needs.keys))
+        described = "training.described" in needs.keys and bool(training.facts)
+        return given, tuple(key for key in training.free if key in needs.keys), described
+    if option == 0 or dimension in ("gpu", "driver") or (dimension == "torch" and needs.torch_build):
+        return option
+    if dimension == "python":
+        key, value = "python.version", f"{choices.pythons[option]}.0"
+    else:
+        key, value = package_key(dimension), choices.version(dimension, option)
+    answers = tuple(
+        clause_algebra.answer(clause, Known(value)) for clause in needs.clauses if clause.key == key
+    )
+    compared = any(key in referenced_keys(clause) for clause in needs.clauses)
+    # Whether a companion loads beside torch depends on its release, whatever the clauses say of it.
+    compared = compared or f"build.{dimension}.fits" in needs.keys
+    return (answers, value if compared else "")
+
+
+def _combinations(needs: _Needs, classes: Mapping[str, list[int]]) -> Iterator[dict[str, int]]:
+    """Yield every class of the settings with every class of up to two packages; others are not chosen."""
+    required = [name for name in needs.packages if name in needs.required]
+    if len(required) < len(needs.required):
+        return  # the tables list no releases of a required package
+    not_chosen = {name: classes[name][0] for name in needs.packages}
+    optional = [name for name in needs.packages if name not in needs.required]
+    room = _MOST_PACKAGES - len(needs.required)
+    seen = set()
+    for extra in (packages for size in range(room + 1) for packages in combinations(optional, size)):
+        names = (*needs.settings, *required, *extra)
+        for numbers in product(*(range(max(classes[name]) + 1) for name in names)):
+            combination = {**not_chosen, **dict(zip(names, numbers, strict=True))}
+            key = tuple(sorted(combination.items()))
+            if key not in seen:
+                seen.add(key)
+                yield combination
+
+
+def _is_broken(choices: PageChoices, rule: Rule, needs: _Needs, chosen: Mapping[str, int]) -> Tri:
+    """Return whether a choice breaks a rule; MAYBE if that depends only on what the target leaves open."""
+    values = dict(choices.values(chosen))
+    if not any(_may_match(table, values) for table in rule.when):
+        return Tri.NO  # most choices end here, without the facts that follow from them
+    judgement = judge.judge(choices.inventory(chosen, needs.defaults), [rule])
+    if any(finding.verdict is Verdict.BROKEN for finding in judgement.findings):
+        return Tri.YES
+    undecided = [evidence.fact.key for finding in judgement.findings for evidence in finding.evidence]
+    undecided += [clause.key for waiting in judgement.waiting for clause in waiting.open]
+    free = choices.trainings[chosen["target"]].free if "target" in chosen else ()
+    return Tri.MAYBE if undecided and all(key in free for key in undecided) else Tri.NO
+
+
+def _may_match(table: Iterable[Clause], values: Mapping[str, Value]) -> bool:
+    """Return False if one of the chosen values alone contradicts one of the clauses.
+
+    A derived fact never replaces a chosen one.
+    """
+    return not any(
+        clause.key in values
+        and not any(referenced_keys(clause))
+        and clause_algebra.answer(clause, Known(values[clause.key])) is Tri.NO
+        for clause in table
+    )
