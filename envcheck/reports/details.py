@@ -324,9 +324,8 @@ def way_out(report: Report) -> str:
 
 # --- conditional findings ---------------------------------------------------------------------------
 
-_SHOWN = {Severity.ERROR: 4, Severity.WARNING: 2, Severity.NOTE: 0}
-_SHOWN_BESIDE_ERRORS = {Severity.ERROR: 2, Severity.WARNING: 0, Severity.NOTE: 0}
-"""How many conditional findings of each severity are named; all of them with `--verbose`."""
+_SHOWN, _SHOWN_BESIDE_FINDINGS = 6, 2
+"""How many conditional errors and warnings are named; all of them, and notes, with `--verbose`."""
 
 _OUTCOMES = dict(zip(Severity, ("fails", "may go wrong", "worth knowing"), strict=True))
 
@@ -340,23 +339,19 @@ class ConditionalRow(NamedTuple):
 
 
 def conditional_rows(report: Report) -> tuple[list[ConditionalRow], str]:
-    """Return the conditional findings to show, most severe first, and a text that counts the others.
+    """Return the conditional findings to show, the greatest harm first, and a text that counts the others.
 
     Without `--verbose`, only those are shown that a later release or a missing package would avoid. The text
     is empty if there are no others, or if nothing is shown.
     """
     found = report.judgement.conditional
     every = report.verbosity is Verbosity.ALL
-    shown = _SHOWN_BESIDE_ERRORS if any(each.decided for each in report.judgement.findings) else _SHOWN
+    most = _SHOWN_BESIDE_FINDINGS if any(each.decided for each in report.judgement.findings) else _SHOWN
     if every:
         listed = list(found)
     else:
-        avoidable = [each for each in found if later_release_avoids(each) or rests_on_a_gap(each)]
-        listed = [
-            each
-            for severity, most in shown.items()
-            for each in [one for one in avoidable if one.severity is severity][:most]
-        ]
+        serious = [each for each in found if each.severity is not Severity.NOTE]
+        listed = [each for each in serious if later_release_avoids(each) or rests_on_a_gap(each)][:most]
     if not listed:
         return [], ""
     from envcheck.reports.conditions import finding_conditions  # not every report has one

@@ -22,6 +22,9 @@ _NARROW = frozenset({"==", "<"})
 _UNSEEN = 0.001  # least share of a condition, for values that no configuration sets
 _EVEN = 0.5  # assumed share for a clause that compares two facts
 _ANY_VERSION = 0.5  # weight of a rule that every later version breaks too
+_HARM = {Severity.ERROR: 1.0, Severity.WARNING: 0.3, Severity.NOTE: 0.1}
+"""Weight of a severity: a warning that one training in ten meets matters more than an error that one in a
+thousand meets."""
 
 _OF_ANY_TRAINER = frozenset(
     {"train.trainer", "train.runs_trainer", "train.runs_trainer_import", "train.runs_training_arguments"}
@@ -33,8 +36,11 @@ Habits = Mapping[str, Mapping[str, float]]
 
 
 def conditional_findings(judgement: Judgement, inventory: Inventory, habits: Habits) -> tuple[Finding, ...]:
-    """Return the conditional findings of a judgement: worst severity first, then the most likely."""
-    ranked: list[tuple[int, float, Finding]] = []
+    """Return the conditional findings of a judgement, those with the greatest expected harm first.
+
+    The expected harm is the likelihood times the weight of the severity.
+    """
+    ranked: list[tuple[float, Finding]] = []
     for waiting in judgement.waiting:
         table = _table_that_versions_match(waiting)
         if not table:
@@ -43,9 +49,9 @@ def conditional_findings(judgement: Judgement, inventory: Inventory, habits: Hab
         evidence = tuple(evidence_of(table, inventory, None))
         severity = waiting.rule.severity
         finding = Finding(waiting.rule, Verdict.CONDITIONAL, severity, evidence, conditions=waiting.open)
-        ranked.append((-severity.rank, -likelihood, finding))
-    ranked.sort(key=lambda row: row[:2])
-    return tuple(finding for _, _, finding in ranked)
+        ranked.append((likelihood * _HARM[severity], finding))
+    ranked.sort(key=lambda row: -row[0])
+    return tuple(finding for _, finding in ranked)
 
 
 def later_release_avoids(finding: Finding) -> bool:
