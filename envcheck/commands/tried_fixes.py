@@ -143,10 +143,13 @@ def _release_rows(read: Inventory, matrix: Matrix) -> list[Mapping[str, Any]]:
 def needs_plan(findings: Sequence[Finding]) -> bool:
     """Return whether `--fix` may advise another change than the first fix of a finding.
 
-    It cannot if there is one error, with one fix that changes one thing.
+    It cannot if there is one error, with one fix that changes one thing, which no unmet requirement concerns.
     """
     errors = [each for each in findings if each.decided and each.rule.severity is Severity.ERROR]
-    if any(fix.conflict for each in errors for fix in each.fixes):
+    fixes = [fix for each in errors for fix in each.fixes]
+    unmet = (each.rule.id.rpartition(":")[2] for each in findings if each.rule.group == "requires-dist")
+    required = {package_key(package) for package in unmet}
+    if any(fix.conflict or not required.isdisjoint(key for key, _ in fix.set) for fix in fixes):
         return True
     if len(errors) > 1:
         return any(each.rule.fixes or each.rule.group == "target" for each in errors)

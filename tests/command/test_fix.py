@@ -103,6 +103,22 @@ def test_a_fix_of_two_changes_is_the_smallest_one(tmp_path: Path) -> None:
     assert envcheck("doctor", "--facts", str(facts)).out.startswith(with_fix)
 
 
+def test_a_fix_meets_the_requirements_on_the_package_that_it_changes(tmp_path: Path) -> None:
+    """Transformers 5.4.0 has the name that vLLM 0.12.0 imports, but vLLM 0.12.0 asks for transformers <5."""
+    facts = tmp_path / "facts.toml"
+    facts.write_text(
+        'complete = ["pkg"]\npython = { version = "3.11.9" }\n[pkg]\ntorch = "2.9.0"\n'
+        'transformers = "5.2.0"\nvllm = "0.12.0"\n'
+    )
+    report = envcheck("doctor", "--facts", str(facts), "--fix").out.split("\nThe smallest change")[0]
+    (change,) = set(re.findall(r"pip install '(transformers==[0-9.]+)'", report))
+    assert change.startswith("transformers==4.")
+    assert envcheck("doctor", "--facts", str(facts)).out.startswith(report)
+    facts.write_text(facts.read_text().replace("5.2.0", change.partition("==")[2]))
+    after = json.loads(envcheck("doctor", "--facts", str(facts), "--json").out)["findings"]
+    assert not [each for each in after if each["rule"] == "requires-dist:vllm:transformers"]
+
+
 def test_an_error_about_other_packages_leaves_a_warning_its_fixes(tmp_path: Path) -> None:
     """The atlas has a row on deepspeed and torch too, which the written rule hides in every judgement."""
     facts = tmp_path / "facts.toml"

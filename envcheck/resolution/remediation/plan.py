@@ -27,8 +27,24 @@ NOT_TOGETHER = "no combination of the known fixes passes the judge here"
 
 
 def plan_remediation(problem: RemediationProblem, listed: Releases) -> Plan:
-    """Return the smallest change that repairs everything that can be repaired."""
-    space = RemediationSpace.of(problem, listed)
+    """Return the smallest change that repairs everything that can be repaired.
+
+    If no more moves are needed for it, packages change only to releases that all requirements admit.
+    """
+    admitted = RemediationSpace.of(problem.with_admitted_only(), listed)
+    plan = _smallest_plan(admitted)
+    if not admitted.judge.unmet_at_start or (not plan.unresolved and _count_leading(plan) <= 1):
+        return plan  # without the condition, the plan would be the same or have as many moves
+    unconditional = _smallest_plan(RemediationSpace.of(problem, listed))
+    return min(plan, unconditional, key=lambda each: (len(each.unresolved), _count_leading(each)))
+
+
+def _count_leading(plan: Plan) -> int:
+    """Return the number of moves, without those of packages that follow another."""
+    return sum(not move.leader for move in plan.moves)
+
+
+def _smallest_plan(space: RemediationSpace) -> Plan:
     broken = space.judge.broken
     start = space.judge.state({}, frozenset())
     repairable = [finding for finding in broken if any(space.neighbourhood.ways_out(finding, start))]
@@ -45,7 +61,7 @@ def plan_remediation(problem: RemediationProblem, listed: Releases) -> Plan:
     return Plan(
         moves=tuple(_moves(space, changes, goal)),
         unresolved=tuple(unresolved),
-        level=problem.level,
+        level=space.problem.level,
         brings=tuple(_newly_broken(space, after)) if changes else (),
         added=_added_packages(changes, after.settled),
         proved="smallest" if found.smallest else "fewest" if found.fewest else "",

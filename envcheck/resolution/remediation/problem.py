@@ -16,14 +16,34 @@ class RemediationProblem:
     """An inventory as read, the matrix, the target if there is one, and what must be repaired.
 
     `level` is the lowest severity to repair. With `strict`, everything that a lock must satisfy is repaired
-    too: conflicts between the packages' requirements, and rules that only some GPUs break.
+    too: conflicts between the packages' requirements, and rules that only some GPUs break. With
+    `admitted_only`, a package is changed only to a release that the requirements of all packages admit.
     """
 
     def __init__(
-        self, *, read: Inventory, known: Matrix, target: Target | None, level: Severity, strict: bool = False
+        self,
+        *,
+        read: Inventory,
+        known: Matrix,
+        target: Target | None,
+        level: Severity,
+        strict: bool = False,
+        admitted_only: bool = False,
     ) -> None:
         """Take the input; nothing is computed yet."""
-        self.read, self.known, self.target, self.level, self.strict = read, known, target, level, strict
+        self.read, self.known, self.target, self.level = read, known, target, level
+        self.strict, self.admitted_only = strict, admitted_only
+
+    def with_admitted_only(self) -> RemediationProblem:
+        """Return the problem with the condition on releases that `admitted_only` states."""
+        return RemediationProblem(
+            read=self.read,
+            known=self.known,
+            target=self.target,
+            level=self.level,
+            strict=self.strict,
+            admitted_only=True,
+        )
 
     @cached_property
     def start(self) -> Inventory:

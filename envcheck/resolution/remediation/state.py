@@ -91,14 +91,15 @@ class StateJudge:
 
     def _index_requirements(self) -> None:
         """Find the requirements unmet at the start, and the packages that require each package."""
-        self._unmet_at_start = check_requirements(self.start).unmet
+        self.unmet_at_start = check_requirements(self.start).unmet
+        """The requirements that are unmet before any change."""
         self._requirers: dict[str, set[str]] = {}
         for requirement in installed_requirements(self.start):
             self._requirers.setdefault(requirement.requires, set()).add(requirement.package)
 
     def _judge_start(self) -> None:
         written = judge.judge(self.start, self._to_repair(self.problem.rules.rules)).findings
-        metadata = judge.judge(self.start, requirement_rules(self._unmet_at_start)).findings
+        metadata = judge.judge(self.start, requirement_rules(self.unmet_at_start)).findings
         broken = [finding for finding in (*written, *metadata) if finding.verdict is Verdict.BROKEN]
         self._written_at_start = {finding.rule.id: finding for finding in written}
         self.rank_before = {finding.rule.id: finding.severity.rank for finding in broken}
@@ -164,7 +165,7 @@ class StateJudge:
             if not key.endswith(".requires") or key.split(".")[1] in concerned
         }
         yield from (
-            requirement for requirement in self._unmet_at_start if requirement.package not in concerned
+            requirement for requirement in self.unmet_at_start if requirement.package not in concerned
         )
         yield from check_requirements(settled._replace(facts=facts)).unmet
 
@@ -173,8 +174,12 @@ class StateJudge:
         if finding.verdict is not Verdict.BROKEN:
             return False
         rule = finding.rule
-        if rule.group == "requires-dist" and package_key(rule.id.split(":")[1]) in changes:
-            return True  # an installer would refuse to leave such a conflict
+        if rule.group == "requires-dist":
+            _, requirer, required = rule.id.split(":")
+            if package_key(requirer) in changes:
+                return True  # an installer would refuse to leave such a conflict
+            if self.problem.admitted_only and package_key(required) in changes:
+                return True
         worse = finding.severity.rank > self.rank_before.get(rule.id, -1)
         return worse and (
             rule.severity.rank >= self.problem.level.rank or rule.group in ("requires-dist", "target")
