@@ -22,6 +22,8 @@ from envcheck.core.rules import Matrix
 from envcheck.core.suggestions import suggestion
 from envcheck.core.tables import GpuModel, plain_gpu_name
 from envcheck.rules.changes import DRIVER_FACTS
+from envcheck.rules.derive.gpus import processor_of_gpus
+from envcheck.rules.derive.keys import ARCHITECTURES_SUFFIX
 
 NO_GPU = "none"
 """The value of `--gpu` that declares a machine without GPUs."""
@@ -61,7 +63,27 @@ def declare_machine(
         inventory = _declare_driver(inventory, driver, matrix)
     if gpus and tuple(gpus) != (NO_GPU,):
         inventory = _declare_gpus(inventory, gpus, matrix)
+        if platform is None:
+            inventory = _declare_processor(inventory, matrix)
     return inventory
+
+
+def _declare_processor(inventory: Inventory, matrix: Matrix) -> Inventory:
+    """Declare the processor of GPUs that come with no other: Jetson, GB10, GH200.
+
+    If the probed one is another, its host and the compiled files of the probed environment say nothing about
+    the declared machine; the versions that are installed still do.
+    """
+    processor = processor_of_gpus(inventory, matrix.tables)
+    if not isinstance(processor.reading, Known) or inventory.known("host.arch") == processor.value:
+        return inventory
+    probed = [
+        key
+        for key in inventory.facts
+        if (key.startswith("host.") and key != "host.os") or key.endswith(ARCHITECTURES_SUFFIX)
+    ]
+    declared = processor._replace(source="declared by --gpu, which comes with no other processor")
+    return inventory.without(*probed).with_facts([declared])
 
 
 def _declare_platform(inventory: Inventory, platform: str | None) -> Inventory:

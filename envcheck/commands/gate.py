@@ -194,7 +194,7 @@ def report_for_machines(
     for declared in machines:
         moved = on_machine(read, declared, matrix)
         report = examine.report_on(subject, moved, matrix, target, requirements=requirements)
-        judgement = judging.add_findings(report.judgement, _platform_mismatch(read, declared))
+        judgement = judging.add_findings(report.judgement, _platform_mismatch(read, moved, declared))
         parts.append((declared.name, report._replace(judgement=judgement)))
     names = ", ".join(name for name, _ in parts)
     noun = "machine" if len(parts) == 1 else "machines"
@@ -242,12 +242,14 @@ def _describes_builder(key: str) -> bool:
     return family(key) in judge.HARDWARE | {"host"} and key not in _FACTS_OF_IMAGE
 
 
-def _platform_mismatch(read: Inventory, declared: DeclaredMachine) -> list[Finding]:
-    arch, required = read.fact("host.arch"), declared.platform.partition("-")[2]
-    if not required or not isinstance(arch.reading, Known) or arch.value == required:
+def _platform_mismatch(read: Inventory, moved: Inventory, declared: DeclaredMachine) -> list[Finding]:
+    """Return an error if the machine, or the only processor that its GPUs come with, is not the image's."""
+    arch, of_gpus = read.fact("host.arch"), moved.fact("host.arch")
+    required = declared.platform.partition("-")[2]
+    if not isinstance(arch.reading, Known) or arch.value in (None, required or of_gpus.value):
         return []
     platform = Fact("machine.platform", Known(declared.platform), f"machine {declared.name}")
-    evidence = [Evidence(arch), Evidence(platform)]
+    evidence = [Evidence(arch), Evidence(platform if required else of_gpus)]
     title = f"the environment is one for {arch.value}, the machine has another processor"
     return [generated_finding("machine:platform", Severity.ERROR, title, evidence, group="machine")]
 

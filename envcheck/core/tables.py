@@ -66,13 +66,17 @@ class DriverBranch(NamedTuple):
 
 
 class GpuModel(NamedTuple):
-    """A GPU model: its names, its compute capability such as `9.0`, its kind, its sizes of memory in GB."""
+    """A GPU model: its names, its compute capability such as `9.0`, its kind, its sizes of memory in GB.
+
+    `host` is the architecture of the only processors that it comes with, such as `aarch64`; empty for a card.
+    """
 
     name: str
     aliases: tuple[str, ...]
     compute_capability: str
     kind: str
     memory_gb: tuple[int, ...]
+    host: str = ""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -164,9 +168,16 @@ class Tables(dict[str, list[dict[str, Any]]]):
                 compute_capability=str(row["compute_capability"]),
                 kind=str(row.get("kind", "")),
                 memory_gb=tuple(row.get("memory_gb", ())),
+                host=str(row.get("host") or self.gpu_hosts.get(str(row["compute_capability"]), "")),
             )
             for row in self.get("gpu", ())
         )
+
+    @cached_property
+    def gpu_hosts(self) -> Mapping[str, str]:
+        """Return the only processor architecture of the compute capabilities that no card has."""
+        rows = self.get("architecture", ())
+        return {str(row["compute_capability"]): str(row["host"]) for row in rows if row.get("host")}
 
     @cached_property
     def gpu_by_name(self) -> Mapping[str, GpuModel]:

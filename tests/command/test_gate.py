@@ -156,6 +156,23 @@ def test_an_environment_for_another_processor_is_stopped(root: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("linker", "gpu", "stopped"),
+    [
+        ("lib64/ld-linux-x86-64.so.2", "GH200", True),
+        ("lib/ld-linux-aarch64.so.1", "GH200", False),
+        ("lib64/ld-linux-x86-64.so.2", "H200", False),
+    ],
+)
+def test_an_image_for_another_processor_than_the_gpu_comes_with_is_stopped(
+    root: Path, linker: str, gpu: str, stopped: bool
+) -> None:
+    (root / "lib64").mkdir()
+    (root / "lib/ld-linux-aarch64.so.1").rename(root / linker)
+    (root.parent / "envcheck.toml").write_text(f'[machine.one]\ndriver = "580.65.06"\ngpu = "{gpu}"\n')
+    assert ("machine:platform" in findings(root, "--machine", "one")) is stopped
+
+
 def test_machines_in_the_settings_are_judged_without_an_option(root: Path) -> None:
     (root.parent / "envcheck.toml").write_text('machines = ["old"]\n' + TWO)
     assert gate(root).code == 1

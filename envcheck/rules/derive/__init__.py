@@ -10,7 +10,12 @@ from __future__ import annotations
 from envcheck.core.facts import Inventory
 from envcheck.core.rules import Matrix
 from envcheck.rules.derive.drivers import with_drivers
-from envcheck.rules.derive.gpus import visible_gpus, with_device_code, with_device_models
+from envcheck.rules.derive.gpus import (
+    processor_of_gpus,
+    visible_gpus,
+    with_device_code,
+    with_device_models,
+)
 from envcheck.rules.derive.inputs import with_derived
 from envcheck.rules.derive.keys import ARCHITECTURES_SUFFIX, COMPONENTS, FOLLOWS_FROM, IMPORTS, KEYS
 from envcheck.rules.derive.packages import (
@@ -50,7 +55,8 @@ def derive_machine(read: Inventory, matrix: Matrix) -> Inventory:
     None of these facts depends on one of the training.
     """
     tables = matrix.tables
-    read = _unset_variables(read)
+    read = with_device_models(_unset_variables(read), tables)
+    read = with_derived(read, [processor_of_gpus(read, tables)])
     made = [
         visible_gpus(read),
         from_wheels(read),
@@ -60,7 +66,7 @@ def derive_machine(read: Inventory, matrix: Matrix) -> Inventory:
         withdrawn(read, tables),
         *compiling_pythons(read, tables),
     ]
-    inventory = with_derived(with_device_models(read, tables), made)
+    inventory = with_derived(read, made)
     inventory = with_torch_build(inventory, tables)
     inventory = with_derived(inventory, [has_library(inventory, tables)])
     inventory = with_compiled_packages(inventory, tables)

@@ -36,6 +36,26 @@ def visible_gpus(inventory: Inventory) -> Fact:
     return Fact("gpus.visible", reading, "derived from gpus.count")
 
 
+def processor_of_gpus(inventory: Inventory, tables: Tables) -> Fact:
+    """Return the architecture of the processor, where each GPU comes with one alone: Jetson, GB10, GH200.
+
+    A list of packages for such a GPU is installed from the wheels for that processor.
+    """
+    hosts = {_only_host(inventory, number, tables) for number in range(len(inventory.devices))}
+    reading: Reading = (
+        Known(hosts.pop())
+        if len(hosts) == 1 and "" not in hosts
+        else Unknown("no GPU that comes with one processor alone is given", asked=False)
+    )
+    return Fact("host.arch", reading, "derived from the GPUs, which come with no other processor")
+
+
+def _only_host(inventory: Inventory, number: int, tables: Tables) -> str:
+    name, capability = (inventory.known(key, number) for key in ("gpu.name", "gpu.compute_capability"))
+    model = tables.gpu_by_name.get(plain_gpu_name(str(name))) if name is not None else None
+    return model.host if model else tables.gpu_hosts.get(str(capability), "")
+
+
 def with_device_models(inventory: Inventory, tables: Tables) -> Inventory:
     """Add to each GPU what the table of GPU models says about its name."""
 
@@ -149,10 +169,13 @@ def _in_triton(capability: str, missing: Reading | None, inventory: Inventory, t
     source = f"derived from gpu.compute_capability, Triton {release}"
     if _number(capability) < _FIRST_BLACKWELL:
         return Fact(key, Known(True), source)
+    arch = inventory.known("host.arch") or "x86_64"
     for row in tables.get("triton_assembler", []):
+        if arch not in row["wheels"]:
+            continue
         if versions.satisfies(release, row["versions"], unknown=Tri.NO) is Tri.YES:
             return Fact(key, Known(capability in row["blackwell"]), f"{source}, ptxas {row['cuda']}")
-    return Fact(key, Unknown(f"the ptxas of Triton {release} is not known"), source)
+    return Fact(key, Unknown(f"the ptxas of Triton {release} for {arch} is not known"), source)
 
 
 def _nightly_is_too_old(capability: str, inventory: Inventory, tables: Tables) -> bool:

@@ -142,3 +142,22 @@ def test_a_driver_may_be_declared_by_its_cuda_version(driver: str, version: str)
 def test_a_cuda_version_that_no_driver_reports_is_refused() -> None:
     with pytest.raises(InputError, match=r"no driver is known that reports CUDA 19\.9"):
         declare_machine(Inventory(), MATRIX, driver="19.9")
+
+
+@pytest.mark.parametrize(
+    ("query", "arch", "glibc"),
+    [("Thor", "aarch64", None), ("GH200", "aarch64", None), ("H200", "x86_64", "2.36")],
+)
+def test_a_gpu_that_comes_with_one_processor_alone_declares_it(
+    query: str, arch: str, glibc: str | None
+) -> None:
+    probed = Inventory().with_facts(
+        [
+            Fact("host.arch", Known("x86_64"), "uname"),
+            Fact("host.glibc", Known("2.36"), "ldd"),
+            Fact("pkg.torch", Known("2.9.1"), "METADATA"),
+        ]
+    )
+    declared = declare_machine(probed, MATRIX, gpus=(query,))
+    found = tuple(declared.known(key) for key in ("host.arch", "host.glibc", "pkg.torch"))
+    assert found == (arch, glibc, "2.9.1")

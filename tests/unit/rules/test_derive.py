@@ -83,6 +83,49 @@ def test_the_ptxas_of_triton_knows_the_gpus_of_its_cuda(gpu: str, triton: str, k
 
 
 @pytest.mark.parametrize(
+    ("gpus", "host", "arch"),
+    [
+        (('name = "NVIDIA Thor"',), "", Known("aarch64")),
+        (('name = "Jetson AGX Orin"',), "", Known("aarch64")),
+        (('compute_capability = "12.1"',), "", Known("aarch64")),
+        (('name = "NVIDIA GH200 480GB"',), "", Known("aarch64")),
+        (('name = "NVIDIA GH200 480GB"',), 'host = { arch = "x86_64" }\n', Known("x86_64")),
+        (('name = "NVIDIA H200"',), "", None),
+        (('compute_capability = "9.0"',), "", None),
+        (('name = "NVIDIA GB10"', 'name = "NVIDIA H200"'), "", None),
+        ((), "", None),
+    ],
+)
+def test_a_gpu_that_comes_with_one_processor_alone_tells_which(
+    gpus: tuple[str, ...], host: str, arch: Reading | None
+) -> None:
+    facts = host + "".join(f"[[gpu]]\n{gpu}\n" for gpu in gpus)
+    found = reading(facts, "host.arch")
+    assert found == arch if arch else isinstance(found, Unknown)
+
+
+@pytest.mark.parametrize(
+    ("torch", "gpu", "code"),
+    [
+        ("2.9.1+cu130", "NVIDIA Thor", None),  # nobody opened the wheels for aarch64
+        ("2.9.1+cu130", "NVIDIA A100-SXM4-80GB", True),
+        ("2.9.1+cu130", "Tesla V100-PCIE-16GB", False),
+    ],
+)
+def test_what_a_wheel_has_code_for_is_read_for_the_processor_of_the_gpu(
+    torch: str, gpu: str, code: bool | None
+) -> None:
+    found = inventory(f'pkg = {{ torch = "{torch}" }}\n[[gpu]]\nname = "{gpu}"', shipped())
+    assert found.known("gpu.in_torch_build", 0) is code
+
+
+@pytest.mark.parametrize(("triton", "known"), [("3.5.1", True), ("3.4.0", False)])
+def test_the_ptxas_is_known_of_the_processors_whose_wheels_were_opened(triton: str, known: bool) -> None:
+    facts = f'host = {{ arch = "aarch64" }}\npkg = {{ triton = "{triton}" }}\n[[gpu]]\nname = "NVIDIA B200"'
+    assert isinstance(reading(facts, "gpu.in_triton", 0), Known) is known
+
+
+@pytest.mark.parametrize(
     ("packages", "fits"),
     [
         ('torch = "2.7.0", torchvision = "0.22.1"', Known(value=True)),  # a patch release apart
