@@ -83,9 +83,11 @@ def atlas_rules(inventory: Inventory, matrix: Matrix, *, worded: bool = True) ->
         return ()
     from envcheck.knowledge import atlas_rules  # most environments fit
 
-    rules = atlas_rules.rules_here if worded else atlas_rules.unworded_rules_here
     by_conda = inventory.known("packages.from_conda")
-    return tuple(rules(atlas, installed, by_conda if isinstance(by_conda, tuple) else ()))
+    together = by_conda if isinstance(by_conda, tuple) else ()
+    if worded:
+        return tuple(atlas_rules.rules_here(atlas, installed, together, matrix.tables.withdrawn))
+    return tuple(atlas_rules.unworded_rules_here(atlas, installed, together))
 
 
 def with_atlas_rules(matrix: Matrix, inventory: Inventory) -> Matrix:

@@ -11,7 +11,14 @@ from typing import Any
 
 from envcheck.commands.judging import atlas_rules, with_atlas_rules
 from envcheck.commands.loading import published_releases
-from envcheck.core.facts import Inventory, Value, installed_versions, is_package_version_key, package_key
+from envcheck.core.facts import (
+    Inventory,
+    Value,
+    installed_versions,
+    is_package_version_key,
+    package_key,
+    package_name,
+)
 from envcheck.core.findings import Finding, Judgement, Plan, Verdict
 from envcheck.core.rules import Fix, Matrix, Severity, Target
 from envcheck.knowledge.generated_rules import target_rules
@@ -54,7 +61,7 @@ def add_fixes(
             own = judge.judge(changed, [finding.rule])
             return after._replace(findings=(*after.findings, *own.findings))
 
-        found = with_passing_fixes(finding, judgement, inventory, attempt)
+        found = _without_withdrawn(with_passing_fixes(finding, judgement, inventory, attempt), matrix)
         if any(is_package_version_key(key) for fix in found.fixes for key, _ in fix.tried):
             from envcheck.commands.excluded_fixes import without_excluded  # most reports have no such fix
 
@@ -66,6 +73,16 @@ def add_fixes(
         for finding in _with_stated_fixes(judgement, inventory, matrix)
     )
     return judgement._replace(findings=findings)
+
+
+def _without_withdrawn(finding: Finding, matrix: Matrix) -> Finding:
+    """Return the finding without the fixes that install a release which its authors have withdrawn."""
+    fixes = tuple(
+        fix
+        for fix in finding.fixes
+        if not any((package_name(key), str(value)) in matrix.tables.withdrawn for key, value in fix.tried)
+    )
+    return finding._replace(fixes=fixes)
 
 
 def _with_stated_fixes(judgement: Judgement, inventory: Inventory, matrix: Matrix) -> Iterator[Finding]:

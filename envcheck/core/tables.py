@@ -93,6 +93,11 @@ class Tables(dict[str, list[dict[str, Any]]]):
         return {str(row["key"]): row["shares"] for row in self.get("habit", ())}
 
     @cached_property
+    def withdrawn(self) -> frozenset[tuple[str, str]]:
+        """Return the packages and versions of the releases that their authors have withdrawn."""
+        return frozenset((str(row["package"]), str(row["version"])) for row in self.get("withdrawn", ()))
+
+    @cached_property
     def torch_builds(self) -> tuple[TorchBuild, ...]:
         """Return the builds of torch that a plain install brings."""
         companions = ("torchvision", "torchaudio", "triton")

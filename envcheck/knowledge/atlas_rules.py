@@ -31,12 +31,17 @@ from envcheck.rules.atlas import (
 )
 
 
-def rules_here(atlas: Atlas, versions: Mapping[str, str], together: Collection[str] = ()) -> Iterator[Rule]:
+def rules_here(
+    atlas: Atlas,
+    versions: Mapping[str, str],
+    together: Collection[str] = (),
+    withdrawn: Collection[tuple[str, str]] = (),
+) -> Iterator[Rule]:
     """Yield a rule for each pair of installed packages whose code does not fit, worded for these releases.
 
     Only the worst import and call of a pair are yielded: if `import peft` fails, there is no need to report
     that its trainers fail too. The packages of `together` were compiled for one another, whatever their
-    wheels pin.
+    wheels pin. No fix names a release of `withdrawn`, which has packages and versions.
     """
     judged = judged_versions(atlas, versions)
     shown = {**judged.releases, **{package: versions[package] for package in judged.before}}
@@ -46,7 +51,7 @@ def rules_here(atlas: Atlas, versions: Mapping[str, str], together: Collection[s
         yield _at_pre_releases(rule, judged, versions)._replace(
             title=_title(same, shown[package], shown[partner]),
             why=who_has_it(worst, atlas),
-            fixes=tuple(_fixes(atlas, (package, release), (partner, other))),
+            fixes=tuple(_fixes(atlas, (package, release), (partner, other), withdrawn)),
             sources=tuple(_places(same, release, atlas)),
         )
 
@@ -318,13 +323,35 @@ def _places(rows: Iterable[AtlasRow], release: str, atlas: Atlas) -> Iterator[So
                 yield Source(f"{row.package} {last}: {place}", "archive", atlas.read)
 
 
-def _fixes(atlas: Atlas, asking: tuple[str, str], partner: tuple[str, str]) -> Iterator[Fix]:
-    """Yield fixes: the nearest releases of the partner, then of the asking package, that fit the other."""
+_MINORS_TRIED = 3
+"""The series of minor releases on each side of the installed release from which a fix is tried."""
+
+
+def _fixes(
+    atlas: Atlas, asking: tuple[str, str], partner: tuple[str, str], withdrawn: Collection[tuple[str, str]]
+) -> Iterator[Fix]:
+    """Yield fixes: nearby releases of the partner, then of the asking package, that fit the other.
+
+    Of each minor release it is the one nearest to what is installed: the nearest of all may break another
+    rule. Withdrawn releases are left out.
+    """
     for (moving, installed), (fixed, fixed_release) in ((partner, asking), (asking, partner)):
         every = atlas.releases[moving]
-        fitting = fitting_releases(atlas, moving, fixed, fixed_release)
+        fitting = [
+            release
+            for release in fitting_releases(atlas, moving, fixed, fixed_release)
+            if (moving, release) not in withdrawn
+        ]
         at = every.index(installed)
         newer = [release for release in fitting if every.index(release) > at]
-        older = [release for release in fitting if every.index(release) < at]
-        for release in (*newer[:1], *older[-1:]):
+        older = [release for release in reversed(fitting) if every.index(release) < at]
+        for release in (*_first_of_minors(newer), *_first_of_minors(older)):
             yield Fix(((package_key(moving), f"=={release}"),))
+
+
+def _first_of_minors(releases: Sequence[str]) -> list[str]:
+    """Return the first release of each of the first minor series, in the order given."""
+    found: dict[tuple[str, ...], str] = {}
+    for release in releases:
+        found.setdefault(tuple(release.split(".")[:2]), release)
+    return list(found.values())[:_MINORS_TRIED]

@@ -12,7 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from envcheck import dependency_files
+from envcheck.commands import loading
 from envcheck.core.errors import InputError
+from envcheck.rules import derive
 from tests.support.running import Outcome, envcheck
 
 DEEPSPEED = "DeepSpeed before 0.14.1 cannot be imported beside torch 2.4 or newer [deepspeed-elastic-log-import-torch24]"
@@ -1088,3 +1090,24 @@ def test_a_package_from_a_checkout_is_not_the_newest_release(tmp_path: Path) -> 
 def test_an_override_replaces_the_requirement(tmp_path: Path) -> None:
     text = _SOURCES.replace('"numpy<2"', '"torch==2.5.1"')
     assert "torch 2.5.1 for CUDA 12.4" in check(tmp_path, "pyproject.toml", text).out
+
+
+@pytest.mark.parametrize(
+    ("line", "nccl"),
+    [("", "2.26.2"), ("nvidia-nccl-cu12\n", None), ("nvidia-nccl-cu12>=2.27\n", None), ("nvidia-nccl-cu12==2.27.5\n", "2.27.5")],
+)  # fmt: skip
+def test_a_library_of_torch_that_is_listed_without_a_version_is_not_the_one_it_pins(
+    tmp_path: Path, line: str, nccl: str | None
+) -> None:
+    listed = dependency_files.inventory(sheet(tmp_path, "requirements.txt", f"torch==2.7.1+cu128\n{line}"))
+    found = derive.derive(listed, loading.load_matrix(loading.known_vocabulary()))
+    assert found.known("torch.nccl") == nccl
+
+
+def test_no_fix_names_a_release_that_its_authors_withdrew(tmp_path: Path) -> None:
+    pins = "torch==2.7.1\nvllm==0.11.0\ntransformers==4.51.3\n"
+    found = json.loads(check(tmp_path, "requirements.txt", pins, "--json").out)["findings"]
+    (finding,) = [each for each in found if each["rule"] == "atlas:vllm:transformers:LLM"]
+    fixes = json.dumps(finding["fix"])
+    assert "4.52.0" not in fixes
+    assert "4.52.1" in fixes

@@ -140,11 +140,13 @@ def _is_version(subject: LintSubject, key: str) -> bool:
 
 
 def _was_yanked(subject: LintSubject, name: str, version: str) -> bool:
+    withdrawn = subject.known.tables.withdrawn
     return any(
-        release.package == name
-        and release.yanked
-        and versions.parse(release.version) == versions.parse(version)
-        for release in all_releases(subject.known)
+        package == name and versions.parse(release) == versions.parse(version)
+        for package, release in (
+            *withdrawn,
+            *((row.package, row.version) for row in all_releases(subject.known) if row.yanked),
+        )
     )
 
 

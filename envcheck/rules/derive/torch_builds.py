@@ -49,15 +49,17 @@ def with_torch_build(inventory: Inventory, tables: Tables) -> Inventory:
 def _loaded_beside_torch(inventory: Inventory, build: TorchBuild | None) -> list[Fact]:
     """Return the Triton, NCCL and cuDNN that torch uses: those listed, else those that its wheel pins.
 
-    A list of versions often names torch alone, and an installer then follows its pins. An environment lists
-    all its packages: without such a package it uses none, or one of the system, whose release is not known.
+    A list of versions often names torch alone, and an installer then follows its pins. Where a package is
+    listed without a version, another may be wanted than torch's pin. An environment lists all its packages:
+    without such a package it uses none, or one of the system, whose release is not known.
     """
     pins = _pins(inventory, build)
     facts = []
     for key, packages in _LOADED.items():
-        listed = next((each for each in packages if inventory.known(each) is not None), packages[0])
+        named = [each for each in packages if each in inventory.facts]
+        listed = next((each for each in named if inventory.known(each) is not None), (*named, packages[0])[0])
         reading, source = inventory.reading(listed), f"derived from {listed}"
-        if is_not_given(reading) and pins.get(key):
+        if listed not in inventory.facts and is_not_given(reading) and pins.get(key):
             reading, source = Known(pins[key]), f"what torch {text_of(inventory, 'pkg.torch')} pins"
         facts.append(Fact(key, reading, source))
     return facts

@@ -254,6 +254,24 @@ def test_a_release_that_fits_no_row_excludes(atlas: Atlas) -> None:
     assert fitting_releases(atlas, "peft", "transformers", "5.0.0") == ["0.18.1"]
 
 
+def test_no_fix_names_a_withdrawn_release_and_each_minor_release_is_tried() -> None:
+    row = '["name", "transformers.A", "0.17.1", "4.54.0", "peft/helpers.py:27"]'
+    gaps = f'read = 2026-11-29\n["import peft"]\ntransformers = [{row}]\n'
+    releases = {
+        "peft": ("0.17.1", "0.18.0"),
+        "transformers": ("4.51.0", "4.52.4", "4.53.0", "4.53.1", "4.54.0", "4.55.0", "4.55.1", "4.56.0"),
+    }
+    atlas = read_atlas({"packages.toml": PACKAGES, "gaps/peft.toml": gaps}, releases)
+
+    def fixes(*withdrawn: str) -> list[str]:
+        installed = {"peft": "0.17.1", "transformers": "4.54.0"}
+        (rule,) = rules_here(atlas, installed, (), [("transformers", each) for each in withdrawn])
+        return [str(value) for fix in rule.fixes for key, value in fix.set if key == "pkg.transformers"]
+
+    assert fixes() == ["==4.55.0", "==4.56.0", "==4.53.1", "==4.52.4", "==4.51.0"]
+    assert fixes("4.55.0", "4.53.1") == ["==4.55.1", "==4.56.0", "==4.53.0", "==4.52.4", "==4.51.0"]
+
+
 def test_the_searches_get_all_releases_of_two_packages_as_one_rule(atlas: Atlas) -> None:
     rules = list(rules_of(atlas, ["peft", "transformers", "torch"]))
 

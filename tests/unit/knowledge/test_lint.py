@@ -473,6 +473,13 @@ def test_a_fix_that_names_no_release_or_a_yanked_one_is_reported() -> None:
     assert linted(text + fix('{ "pkg.peft" = ">=0.14.1" }')) == []
 
 
+def test_a_fix_that_names_a_release_of_the_withdrawn_table_is_reported() -> None:
+    text = rule('{ "pkg.peft" = "<0.14.1" }') + fix('{ "pkg.peft" = ">=0.14.1" }')
+    withdrawn = RELEASES + 'withdrawn = [{ package = "peft", version = "0.14.1" }]\n'
+    assert "yanked" in only(linted(text, tables=withdrawn)).message
+    assert linted(text, tables=withdrawn.replace('"0.14.1" }]', '"0.14.0" }]')) == []
+
+
 def test_a_fix_whose_bound_admits_forbidden_versions_is_a_note() -> None:
     text = rule('{ "pkg.peft" = ">=0.15.0,<0.17.0" }') + fix('{ "pkg.peft" = ">=0.14.1" }')
     assert only(linted(text)).note
