@@ -6,7 +6,8 @@ its place, and the rest is still judged.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -155,13 +156,14 @@ class _NamedFileReader:
 
                 placed = with_own_values(placed)
             placed = self._with_inherited(placed, folder)
+            placed = self._with_section_files(placed, folder)
             self._written |= {(placed.launch, each.removeprefix("./")) for each in placed.written_files}
             interpreted = understood(placed, self._known, self._installed)
             for part in interpreted:
                 for reference in part.references:
                     self._follow(reference, part.document, folder)
             parts += interpreted
-        if not dialect and not any(part.facts or part.references or part.diagnostics for part in parts):
+        if not dialect and not any(_says_something(part) for part in parts):
             raise InputError(name, "has no training setting that envcheck knows")
         self.parts += parts
 
@@ -237,6 +239,45 @@ class _NamedFileReader:
             )
         return document
 
+    def _with_section_files(self, document: Document, folder: Path) -> Document:
+        """Return a document with the settings of each section that it gives as JSON or as a JSON file.
+
+        transformers reads `--fsdp_config fsdp.json` as if the section stood there. Of a file that is not
+        here, or that a script writes, every setting with a row is unknown.
+        """
+        given = [each for each in document.settings if _may_be_section(each.value)]
+        dialect = recognised(document, self._known) if given else None
+        if dialect is None:
+            return document
+        found: list[Setting] = []
+        for setting in given:
+            if names := dialect.sections.get(setting.name, ()):
+                found += self._section(setting, names, document, folder)
+        return document._replace(settings=(*document.settings, *found)) if found else document
+
+    def _section(
+        self, setting: Setting, names: Iterable[str], document: Document, folder: Path
+    ) -> Iterator[Setting]:
+        """Yield the settings of a section that is given as text; `names` are those with a row."""
+        given, prefix = str(setting.value), f"{setting.name}."
+        if given.lstrip().startswith("{"):
+            with suppress(InputError):
+                (part,) = readers.read(given, setting.place.file)
+                for each in part.settings:
+                    yield Setting(f"{prefix}{each.name}", each.value, setting.name_place, setting.place)
+            return
+        path = ProjectFiles(folder).find(Path(given), document.folder)
+        try:
+            text = read_file(path, _LARGEST).decode("utf-8", "replace")
+            (part,) = readers.read(text, str(path))
+        except InputError:
+            unknown = Unknown(f"{_short(given)}, which {document.file} names, is not here")
+            for name in names:
+                yield Setting(f"{prefix}{name}", unknown, setting.name_place, setting.place)
+            return
+        self.texts[str(path)] = text
+        yield from (each._replace(name=f"{prefix}{each.name}") for each in part.settings)
+
     def _follow(self, reference: Reference, document: Document, folder: Path) -> None:
         """Read the file that a setting names, relative to the file that names it or to this folder."""
         if reference.unknown:
@@ -299,6 +340,16 @@ class _NamedFileReader:
             if not implied.when and implied.value is not None
         ]
         self.unread += [(reference.launch, fact) for fact in facts]
+
+
+def _may_be_section(value: object) -> bool:
+    """Return whether a value is JSON, or names a file of JSON."""
+    return isinstance(value, str) and (value.endswith(".json") or value.lstrip().startswith("{"))
+
+
+def _says_something(part: Interpretation) -> bool:
+    """Return whether a part says more about a training than which variables its environment has."""
+    return len(part.facts) > len(part.document.environment) or bool(part.references or part.diagnostics)
 
 
 def _short(name: str) -> str:

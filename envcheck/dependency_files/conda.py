@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+from envcheck.core.environment_variables import variables
 from envcheck.core.errors import InputError
 from envcheck.core.facts import Fact, Known, Unknown, normalised
 from envcheck.core.parsing import check_yaml, yaml_error
@@ -27,7 +28,9 @@ def read(text: str, where: str, context: ReadingContext) -> tuple[DependencyList
     facts: list[Fact] = []
     conda: dict[str, ListedPackage] = {}
     pip_lists: list[Any] = []
-    for node in _items(_dependencies(text, where), where):
+    root = _root(text, where)
+    facts += _environment(root.get("variables"), where)
+    for node in _items(root["dependencies"], where):
         if _is_mapping(node):
             pip_lists += [value for key, value in node.value if key.value == "pip"]
             continue
@@ -91,8 +94,8 @@ def _package(text: str, place: str) -> tuple[ListedPackage | None, list[Fact]]:
 # --- YAML nodes -------------------------------------------------------------------------------------
 
 
-def _dependencies(text: str, where: str) -> Any:
-    """Return the node under `dependencies:`. Raises InputError."""
+def _root(text: str, where: str) -> dict[str, Any]:
+    """Return the nodes of the file by their names; `dependencies` is among them. Raises InputError."""
     import yaml
 
     try:
@@ -102,10 +105,17 @@ def _dependencies(text: str, where: str) -> Any:
         raise yaml_error(error, where) from None
     except (RecursionError, ValueError):
         raise InputError(where, "not YAML") from None
-    for key, value in root.value if _is_mapping(root) else ():
-        if key.value == "dependencies":
-            return value
-    raise InputError(where, "expected a list under dependencies:")
+    found = {str(key.value): value for key, value in (root.value if _is_mapping(root) else ())}
+    if "dependencies" not in found:
+        raise InputError(where, "expected a list under dependencies:")
+    return found
+
+
+def _environment(node: Any, where: str) -> Iterator[Fact]:
+    """Yield the facts on the variables that conda sets where this environment is active."""
+    for key, value in node.value if _is_mapping(node) else ():
+        if isinstance(value.value, str):
+            yield from variables({str(key.value): value.value}, _place(key, where))
 
 
 def _items(node: Any, where: str) -> list[Any]:

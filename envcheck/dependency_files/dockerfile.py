@@ -10,8 +10,9 @@ import posixpath
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from envcheck.core.environment_variables import variables
 from envcheck.core.errors import InputError
-from envcheck.core.facts import Fact, Known, is_package_key, normalised
+from envcheck.core.facts import Fact, Known, Unknown, is_package_key, normalised
 from envcheck.dependency_files import DependencyFormat, DependencyList, ListedPackage, ReadingContext
 from envcheck.dependency_files.parsing.dockerfile_syntax import (
     Instruction,
@@ -120,7 +121,9 @@ class _Stage:
             case "ARG":
                 self.variables |= assignments(instruction, known, self.global_args)
             case "ENV":
-                self.variables |= assignments(instruction, known, {})
+                given = assignments(instruction, known, {})
+                self.variables |= given
+                self.facts |= {fact.key: fact for fact in _environment(given, instruction.place)}
             case "WORKDIR":
                 folder = substituted(instruction.text.strip().strip("\"'"), known)
                 self.folder = posixpath.join(self.folder, folder)
@@ -226,6 +229,12 @@ class _Stage:
     def dependency_list(self, name: str) -> DependencyList:
         """Return the dependency list of the stage."""
         return self.collector.dependency_list(name, tuple(self.facts.values()))
+
+
+def _environment(given: Mapping[str, str], place: str) -> Iterator[Fact]:
+    """Yield the facts on what an ENV sets; a value that names an unknown variable is unknown."""
+    unknown = Unknown("its value is known only to the build")
+    yield from variables({name: unknown if "$" in value else value for name, value in given.items()}, place)
 
 
 # --- the base image ---------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 Everything is read under the host's root prefix, so a tree of files is examined like a machine. What only a
 running machine knows (its kernel, its memory) is then not given. No host name, user name, container id or
-UUID is yielded. Memory and CPUs are read by `host_memory`, environment variables by `variables`.
+UUID is yielded. Memory and CPUs are read by `host_memory`, variables by `core.environment_variables`.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import os
 import sys
 from itertools import pairwise
 
+from envcheck.core.environment_variables import variables
 from envcheck.core.errors import InputError
 from envcheck.core.facts import Absent, Fact, Inventory, Key, Kind, Known, Reading, Unknown
 from envcheck.host.files import read_file
 from envcheck.host.machine import Host
 from envcheck.probes import Collect, Probe, ProbeRequest, host_memory
 from envcheck.probes.host_memory import MIB, NO_PROC
-from envcheck.probes.variables import variables
 
 YIELDS = {
     "host.os": Key(Kind.WORD, "operating system as sys.platform names it: linux"),

@@ -243,6 +243,21 @@ class Dialect(_RecognisedBy):
         return _by_name([*settings, *(self.files.shared if own.get("shared", True) else ())])
 
     @cached_property
+    def sections(self) -> Mapping[str, frozenset[str]]:
+        """Return the names that have a row in a section, by the section's name.
+
+        A section that may refer to a file of another dialect is left out.
+        """
+        elsewhere = {name for name, rows in self.rows.items() if any(row.refers for row in rows)}
+        sections = {row.under for rows in self.rows.values() for row in rows if row.under} - elsewhere
+        return {
+            section: frozenset(
+                name.removeprefix(f"{section}.") for name in self.rows if name.startswith(f"{section}.")
+            )
+            for section in sections
+        }
+
+    @cached_property
     def implied(self) -> Sequence[Implied]:
         """Return the facts that follow from several settings."""
         return [_row(Implied, row) for row in self._rows_of("implied")]

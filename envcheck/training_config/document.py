@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TypeAlias
 
 from envcheck.core.errors import Place
-from envcheck.core.facts import Unknown
+from envcheck.core.facts import Fact, Unknown
 from envcheck.core.findings import Diagnostic
 from envcheck.core.records import NamedTuple
 
@@ -79,6 +79,7 @@ class Document(NamedTuple):
     from a missing or unknown setting, unless it is `whole`: then what the program does by default applies.
     `launcher` is what starts the processes of a program of Python (`none` if it is started directly); empty
     for other programs. `processes` is the number of processes that a launcher starts, 0 if it is not known.
+    `environment` are the facts on the variables (`env.NCCL_P2P_DISABLE`) that the text gives the program.
     """
 
     file: str
@@ -98,6 +99,7 @@ class Document(NamedTuple):
     whole: bool = False
     launcher: str = ""
     processes: int = 0
+    environment: tuple[Fact, ...] = ()
 
     def names(self) -> frozenset[str]:
         """Return the names of all settings."""

@@ -112,7 +112,11 @@ def understood(
         of_own = _own_names(document)
         by_name = understood(of_own, dialects, installed) if of_own is not None else []
         opened = tuple(unread_facts(document, dialects[ARGUMENTS])) if passed_on else ()
-        return [*by_name, *sections, Interpretation(document, None, open_facts=opened)]
+        return [
+            *by_name,
+            *sections,
+            Interpretation(document, None, document.environment, open_facts=opened),
+        ]
     targets = [each for each in document.settings if each.name.rpartition(".")[2] == "_target_"]
     document_with_sections = document
     document = document._replace(
@@ -129,7 +133,8 @@ def understood(
         for part in understood(embedded, dialects, installed)
     ]
     if document.partial:
-        certain_facts = tuple(fact for fact in facts(context) if fact.value is not None)
+        valued = (fact for fact in facts(context) if fact.value is not None)
+        certain_facts = (*valued, *document.environment)
         named = tuple(each for each in _references(context) if not each.unknown)
         defaults = tuple(default_facts(context)) if document.whole else ()
         return [*inner, Interpretation(document, dialect, certain_facts, references=named, defaults=defaults)]
@@ -145,7 +150,7 @@ def understood(
     whole = Interpretation(
         document,
         dialect,
-        _with_trainer_of_target(targets, facts(context)),
+        (*_with_trainer_of_target(targets, facts(context)), *document.environment),
         tuple(_limited(diagnostics, document.file)),
         tuple(_references(context)),
         tuple(default_facts(context)),

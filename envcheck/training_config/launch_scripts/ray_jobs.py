@@ -8,7 +8,7 @@ from typing import Any
 from envcheck.core.errors import InputError
 from envcheck.core.parsing import parse_json
 from envcheck.training_config.launch_scripts.simple_commands import LaunchCommand
-from envcheck.training_config.launch_scripts.values import Argument, base_name
+from envcheck.training_config.launch_scripts.values import Argument, Fragment, base_name
 
 _OPTIONS = ("--runtime-env-json", "--working-dir")
 
@@ -29,11 +29,16 @@ def with_runtime_environment(command: LaunchCommand, exported: frozenset[str]) -
         for name, value in (variables.items() if isinstance(variables, dict) else ())
         if name in exported and isinstance(value, str)
     }
+    exports = {
+        name: (Fragment(str(value), command.at),)
+        for name, value in (variables.items() if isinstance(variables, dict) else ())
+    }
     option = given.get("--working-dir")
     folder = option.text if option is not None and not option.why else tree.get("working_dir")
     is_folder = isinstance(folder, str) and "://" not in folder
     return command._replace(
         environment={**command.environment, **environment},
+        exported={**command.exported, **exports},
         folder=str(folder) if is_folder else command.folder,
     )
 

@@ -9,6 +9,7 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import Protocol
 
+from envcheck.core.environment_variables import is_shown
 from envcheck.core.facts import Tri
 from envcheck.core.patterns import pattern
 from envcheck.core.records import NamedTuple
@@ -308,7 +309,7 @@ class SimpleCommands:
         if name in self.session.functions:
             return self._call(name, fields, scope)
         if program in _SHELLS and len(fields) >= _MIN_SHELL_WORDS and (text := _command_text(fields)):
-            return self._evaluate(text, Scope(scope))
+            return self._evaluate(text, self._with_environment(scope, own))
         if program == "make":
             return self._make(fields, scope, command.at)
         first_option = known_text(fields[1]) if len(fields) > 1 else ""
@@ -316,12 +317,21 @@ class SimpleCommands:
             return builtin(Invocation(fields, command, scope, self.expander, self._evaluate, self._run_file))
         if (script := _script_behind(fields)) is not None:
             file = known_text(fields[script]) or ""
-            self._run_file(file, fields[script + 1 :], Scope(scope), command.at)
+            inner = self._with_environment(scope, own)
+            self._run_file(file, fields[script + 1 :], inner, command.at)
         elif program in _SHELLS:
             self._evaluate_document(command, scope)
         self.written.remember(program, fields, command, scope)
         self._collect(name, self._with_program_file(program, fields, command, scope), scope, own)
         return None
+
+    def _with_environment(self, scope: Scope, own: Mapping[str, Variable]) -> Scope:
+        """Return a scope for another shell, with those variables set for it that may be shown."""
+        inner = Scope(scope)
+        given = {name: value for name, value in own.items() if is_shown(name)}
+        inner.variables.update(given)
+        self.session.exported |= given.keys()
+        return inner
 
     def _with_program_file(
         self, program: str, fields: list[Value], command: SimpleCommand, scope: Scope

@@ -29,6 +29,7 @@ from envcheck.training_config.launch_scripts.syntax import NotAScriptError
 from envcheck.training_config.launch_scripts.values import Value, spelled
 from envcheck.training_config.readers import Beside, json_text, yaml_text
 from envcheck.training_config.readers._argument_words import CONFIG_FILES, option_value, settings_of
+from envcheck.training_config.readers._environment import given_variables, variables_of_program
 from envcheck.training_config.readers._launched_programs import LaunchedPrograms, merged_numbers
 from envcheck.training_config.readers._program_files import program_files, unparsed_source
 from envcheck.training_config.source_lines import SourceLines
@@ -259,7 +260,9 @@ class _LaunchDocuments:
         by_name = {setting.name: setting for setting in launcher_settings}
         processes = process_count(self.line, by_name, self.command.environment, place)
         started_by = launcher(self.line, self.command.environment, place)
-        found.append(self._document((started_by, *((processes,) if processes else ())), (), LAUNCHER))
+        by_launcher = (started_by, *((processes,) if processes else ()))
+        given = tuple(given_variables(self.command.exported, self.lines))
+        found.append(self._document(by_launcher, (), LAUNCHER)._replace(environment=given))
         if self.line.launcher == "accelerate":
             found.append(self._document(tuple(launcher_settings), ("accelerate",), "accelerate", written))
         program = (*((self.line.launcher,) if self.line.launcher else ()), *self.line.program)
@@ -285,7 +288,8 @@ class _LaunchDocuments:
             return [*started]
         names = code.with_followed(followed)
         found += self._stated_by_code(code, names, settings, incomplete, followed)
-        return [*found, last._replace(source=names.source)]
+        own = tuple(variables_of_program(followed, code.file, self.command.exported))
+        return [*found, last._replace(source=names.source, environment=own)]
 
     def _stated_by_code(
         self,

@@ -47,6 +47,7 @@ def read_with(text: str, file: str, beside: Beside) -> tuple[Document, ...]:
     """
     from envcheck.training_config.programs.parsers import GivenArguments
     from envcheck.training_config.readers import _python_calls, _started_processes
+    from envcheck.training_config.readers._environment import variables_of_program
     from envcheck.training_config.readers._program_source import follow_program
 
     name = posixpath.basename(file)
@@ -54,7 +55,9 @@ def read_with(text: str, file: str, beside: Beside) -> tuple[Document, ...]:
     followed = follow_program(name, "", lambda other: text if other == name else beside(other), arguments)
     if started := _started_processes.documents(followed, file, beside):
         return started
-    return _python_calls.documents(text, file, (), followed)
+    found = _python_calls.documents(text, file, (), followed)
+    own = tuple(variables_of_program(followed, file))
+    return (*found[:-1], found[-1]._replace(environment=own))
 
 
 READER = ConfigReader("a Python file", -1, recognises, read, read_with, reads_programs=True)

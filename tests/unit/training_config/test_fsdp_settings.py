@@ -87,4 +87,53 @@ def test_a_launcher_that_names_fsdp_is_not_the_trainer(tmp_path: Path) -> None:
     path.write_text("distributed_type: FSDP\nfsdp_config:\n  fsdp_offload_params: false\nnum_processes: 2\n")
     inventory = Inventory().with_facts(configured([str(path)], SHARED, {}).facts)
     inventory = inventory.with_facts([Fact("pkg.transformers", Known("5.10.0"), "a test")])
-    assert derive(inventory, loading.knowledge()).fact("train.parallel").value == "fsdp1"
+    assert derive(inventory, examine.knowledge()).fact("train.parallel").value == "fsdp1"
+
+
+LAUNCH = (
+    'torchrun --nproc_per_node 2 train.py --bf16 true --output_dir o --fsdp "full_shard" --fsdp_config {}\n'
+)
+TRAINER = (
+    "from transformers import HfArgumentParser, Trainer, TrainingArguments\n"
+    "(args,) = HfArgumentParser((TrainingArguments,)).parse_args_into_dataclasses()\n"
+    "Trainer(model=None, args=args).train()\n"
+)
+
+
+def launched(folder: Path, given: str, files: dict[str, str], release: str) -> Inventory:
+    for name, text in {
+        "run.sh": "#!/bin/bash\n" + LAUNCH.format(given),
+        "train.py": TRAINER,
+        **files,
+    }.items():
+        (folder / name).write_text(text)
+    stated = configured([str(folder / "run.sh")], SHARED, {"transformers": release}).facts
+    read = Inventory().with_facts([*stated, Fact("pkg.transformers", Known(release), "a test")])
+    return derive(read, examine.load_matrix(examine.known_vocabulary()))
+
+
+@pytest.mark.parametrize(
+    ("given", "text", "parallel", "offload"),
+    [
+        ("fsdp.json", '{"version": 1, "offload_params": true}', "fsdp1", True),
+        ("fsdp.json", '{"fsdp_version": 2}', "fsdp2", False),
+        ("fsdp.json", '{"min_num_params": 1}', "fsdp2", False),
+        ("fsdp.json", None, None, None),
+        ("""'{"version": 1}'""", None, "fsdp1", False),
+        ("""'{"min_num_params": 1}'""", None, "fsdp2", False),
+    ],
+)
+def test_the_file_that_fsdp_config_names_is_read(
+    given: str, text: str | None, parallel: str | None, offload: bool | None, tmp_path: Path
+) -> None:
+    files = {"fsdp.json": text} if text is not None else {}
+    found = launched(tmp_path, given, files, "5.10.0")
+    assert (found.known("train.parallel"), found.known("train.fsdp_offload")) == (parallel, offload)
+
+
+def test_a_diagnostic_on_the_file_names_its_line(tmp_path: Path) -> None:
+    unsynced = '{\n"cpu_ram_efficient_loading": true,\n"sync_module_states": false\n}'
+    launched(tmp_path, "fsdp.json", {"fsdp.json": unsynced}, "4.57.6")
+    (refused,) = configured([str(tmp_path / "run.sh")], SHARED, {"transformers": "4.57.6"}).remarks
+    assert refused.code == "efficient-loading-unsynced"
+    assert (str(tmp_path / "fsdp.json"), 3) in {(place.file, place.line) for place in refused.places}

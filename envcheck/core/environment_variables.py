@@ -32,16 +32,19 @@ _SECRET_WORDS = ("TOKEN", "SECRET", "PASSW", "CREDENTIAL", "AUTH", "API_KEY", "A
 _LONGEST_VALUE = 2000
 
 
-def variables(environ: Mapping[str, str]) -> Iterator[Fact]:
+def is_shown(name: str) -> bool:
+    """Return whether a variable is on the allow-list."""
+    listed = name.startswith(_PREFIXES) or name in _NAMES
+    return listed and name.replace("_", "").isalnum() and name.isascii()
+
+
+def variables(environ: Mapping[str, str | Unknown], source: str = "environment") -> Iterator[Fact]:
     """Yield the variables of the allow-list; a value that may be a secret is unknown."""
     home = environ.get("HOME", "")
     for name, value in environ.items():
-        if (
-            (name.startswith(_PREFIXES) or name in _NAMES)
-            and name.replace("_", "").isalnum()
-            and name.isascii()
-        ):
-            yield Fact(f"env.{name}", _shown(name, value, home), "environment")
+        if is_shown(name):
+            shown = value if isinstance(value, Unknown) else _shown(name, value, str(home))
+            yield Fact(f"env.{name}", shown, source)
 
 
 def _shown(name: str, value: str, home: str) -> Reading:
