@@ -88,14 +88,23 @@ class DialectContext:
         return row.source or self.dialect.sources.get(row.under, "")
 
     def proves_trainer(self) -> bool:
-        """Return whether the document proves that the dialect's trainer runs the loop."""
+        """Return whether the document proves that the dialect's trainer runs the loop.
+
+        A program that parses the trainer's arguments (`parsed_by`) may have a loop of its own.
+        """
         proofs = self.dialect.proofs
         programs = {*self.dialect.programs} & program_names(self.document)
-        if not proofs or programs:
+        if programs or (not proofs and not self._is_only_parsed()):
             return True
         if self._is_unknown_command():
             return False
         return sum(name in self.settings for name in proofs) >= _PROOFS and not self._code_has_no_trainer()
+
+    def _is_only_parsed(self) -> bool:
+        """Return whether nothing but the parser in a program's code shows the dialect of its arguments."""
+        marks = (*self.dialect.marks, *self.dialect.only)
+        found = self.document.dialect or any(name in self.settings for name in marks)
+        return bool(self.dialect.parsed_by) and not found
 
     def _is_unknown_command(self) -> bool:
         """Return whether a command of its own, no program of Python, takes the arguments of a trainer."""

@@ -218,6 +218,7 @@ class _RecognisedBy(NamedTuple):
     flat: bool = False  # whether sections only group the names
     never_with: Sequence[str] = ()  # settings that show that a file is something else
     in_code: Sequence[str] = ()  # names that the program's code contains, if it can be read
+    parsed_by: Sequence[str] = ()  # names in a program's code which show that it parses these arguments
     strict: str = ""  # the program that refuses JSON with comments, as the end of a sentence
     fills: bool = False  # whether its trainer fills in what a DeepSpeed configuration leaves "auto"
     lineage: Sequence[str] = ()  # its own name and those of the dialects that it extends
@@ -227,7 +228,7 @@ class _RecognisedBy(NamedTuple):
 class Dialect(_RecognisedBy):
     """One way of naming settings.
 
-    The fields up to `in_code` come from the dialect's own file only; later fields and the tables also come
+    The fields up to `parsed_by` come from the dialect's own file only; later fields and the tables also come
     from the dialects that it extends. Of the thirty dialects a configuration uses few, so the rows of each
     table are read when they are first asked for.
 
@@ -345,7 +346,7 @@ class Dialect(_RecognisedBy):
 _OWN_FIELDS = (
     "title", "trainer", "package", "forms", "marks", "programs", "unknown", "twice", "auto", "sources",
     "unread", "enough", "spelled", "inside", "closed", "read_from", "proofs", "inherits", "in_code",
-    "in_packages", "never_with", "flat", "only",
+    "in_packages", "never_with", "flat", "only", "parsed_by",
 )  # fmt: skip
 """Fields of a file that are not inherited."""
 
@@ -438,7 +439,7 @@ def recognised(document: Document, dialects: Mapping[str, Dialect]) -> Dialect |
 
     def own_marks(dialect: Dialect) -> int:
         marks = sum(mark in names for mark in dialect.marks)
-        marks += _ONLY_WEIGHT * sum(name in names for name in dialect.only)
+        marks += _ONLY_WEIGHT * sum(name in names for name in dialect.only) + _is_parsed_by(document, dialect)
         return marks + _PROGRAM_WEIGHT * sum(name in program for name in dialect.programs)
 
     def score(dialect: Dialect) -> tuple[int, int]:
@@ -455,6 +456,12 @@ def recognised(document: Document, dialects: Mapping[str, Dialect]) -> Dialect |
     if not candidates:
         return dialects.get("arguments") if document.form == "arguments" else None
     return max(candidates, key=score)
+
+
+def _is_parsed_by(document: Document, dialect: Dialect) -> bool:
+    """Return whether the launched program's code has all names that parse the dialect's arguments."""
+    code = document.source
+    return code is not None and bool(dialect.parsed_by) and {*dialect.parsed_by} <= code.calls
 
 
 def _is_of_another_program(document: Document, dialect: Dialect) -> bool:

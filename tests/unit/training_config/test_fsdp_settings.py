@@ -87,7 +87,7 @@ def test_a_launcher_that_names_fsdp_is_not_the_trainer(tmp_path: Path) -> None:
     path.write_text("distributed_type: FSDP\nfsdp_config:\n  fsdp_offload_params: false\nnum_processes: 2\n")
     inventory = Inventory().with_facts(configured([str(path)], SHARED, {}).facts)
     inventory = inventory.with_facts([Fact("pkg.transformers", Known("5.10.0"), "a test")])
-    assert derive(inventory, examine.knowledge()).fact("train.parallel").value == "fsdp1"
+    assert derive(inventory, loading.knowledge()).fact("train.parallel").value == "fsdp1"
 
 
 LAUNCH = (
@@ -109,7 +109,7 @@ def launched(folder: Path, given: str, files: dict[str, str], release: str) -> I
         (folder / name).write_text(text)
     stated = configured([str(folder / "run.sh")], SHARED, {"transformers": release}).facts
     read = Inventory().with_facts([*stated, Fact("pkg.transformers", Known(release), "a test")])
-    return derive(read, examine.load_matrix(examine.known_vocabulary()))
+    return derive(read, loading.load_matrix(loading.known_vocabulary()))
 
 
 @pytest.mark.parametrize(
