@@ -65,6 +65,9 @@ _OF_TRAINERS = frozenset({
     "gradient_accumulation_steps", "learning_rate", "model_name_or_path", "num_train_epochs",
     "per_device_train_batch_size",
 })  # fmt: skip
+_OF_TRAININGS = (_OF_TRAINERS - {"model_name_or_path"}) | {
+    "lr", "epochs", "num_epochs", "max_steps", "do_train", "deepspeed_config", "zero_stage",
+}  # fmt: skip
 _ENOUGH = 3  # of these arguments show that a command trains
 _SUBCOMMANDS = frozenset({
     "train", "sft", "dpo", "grpo", "rl", "finetune", "fine-tune", "pretrain", "fit", "tune",
@@ -91,7 +94,12 @@ class LaunchLine(NamedTuple):
         Nor may an argument say that this run does only such work.
         """
         named = _OTHER_WORK.search(" ".join(self.program).lower().rpartition("/")[2])
-        return not named and not any(map(_says_other_work, self.arguments, (*self.arguments[1:], None)))
+        return not named and not self.only_evaluates
+
+    @property
+    def only_evaluates(self) -> bool:
+        """Return whether an argument says that this run does other work, whatever the program can do."""
+        return any(map(_says_other_work, self.arguments, (*self.arguments[1:], None)))
 
 
 def _says_other_work(word: Argument, following: Argument | None) -> bool:
@@ -159,6 +167,12 @@ def has_training_arguments(words: tuple[Argument, ...]) -> bool:
     """Return whether enough of a program's arguments are those of trainers."""
     given = {word.text.partition("=")[0].lstrip("-").replace("-", "_") for word in words}
     return len(given & _OF_TRAINERS) >= _ENOUGH
+
+
+def names_a_training(words: tuple[Argument, ...]) -> bool:
+    """Return whether one of a program's arguments is of a training, such as its learning rate."""
+    given = {word.text.partition("=")[0].lstrip("-").replace("-", "_") for word in words}
+    return not given.isdisjoint(_OF_TRAININGS)
 
 
 def launch_line(words: tuple[Argument, ...]) -> LaunchLine | None:

@@ -1,12 +1,12 @@
-"""Results of built-in functions, of methods of texts, and of os.path, for known values."""
+"""Results of built-in functions and of methods of texts, for known values."""
 
 from __future__ import annotations
 
-import posixpath
 import shlex
 from collections.abc import Mapping
 
 from envcheck.core.facts import Unknown
+from envcheck.training_config.programs.paths import method_of_path
 from envcheck.training_config.programs.recorded_calls import Arguments
 from envcheck.training_config.programs.values import (
     LONGEST_TEXT,
@@ -21,7 +21,6 @@ from envcheck.training_config.programs.values import (
     Value,
     is_known,
     is_list,
-    parent,
     text_of,
     truth,
 )
@@ -29,10 +28,6 @@ from envcheck.training_config.programs.values import (
 _TEXT_METHODS = frozenset({
     "capitalize", "endswith", "lower", "lstrip", "removeprefix", "removesuffix", "replace", "rstrip",
     "startswith", "strip", "title", "upper",
-})  # fmt: skip
-UNCHANGED = frozenset({
-    "Path", "abspath", "asdict", "copy", "deepcopy", "expanduser", "realpath", "resolve", "str",
-    "structured", "to_container", "to_object", "vars",
 })  # fmt: skip
 _TYPES: Mapping[str, type] = {
     "str": str,
@@ -61,9 +56,7 @@ def method_of_text(text: str | PartialText, name: str, given: Arguments) -> Valu
     if name == "join" and given.positional and is_list(given.positional[0]):
         items = given.positional[0]
         return text_of([part for item in items for part in (text, item)][1:]) if items else ""
-    if name in ("open", "read_text"):
-        return File(text)
-    return text if name in ("resolve", "absolute", "expanduser") else MISSING
+    return method_of_path(text, name, given.positional)
 
 
 def words_of(text: str | PartialText) -> tuple[Value, ...] | None:
@@ -130,15 +123,6 @@ def _of_items(name: str, values: tuple[Value, ...]) -> Value:
     if not values or not all(type(each) in (int, float) for each in values):
         return MISSING
     return min(values) if name == "min" else max(values)
-
-
-def of_paths(name: str, paths: tuple[str, ...]) -> Value:
-    """Return the result of a function of os.path, or MISSING."""
-    if name == "join" and paths:
-        return posixpath.join(*paths)
-    if name == "dirname" and paths:
-        return parent(paths[0]) if paths[0].startswith(".") else posixpath.dirname(paths[0])
-    return paths[0] if name in UNCHANGED and paths else MISSING
 
 
 def converted(name: str, value: Value) -> Value:

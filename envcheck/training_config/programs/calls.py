@@ -160,16 +160,23 @@ class Calls(Names):
             if (isinstance(target, ast.Name) and is_list(scope.find(target.id))) or (
                 isinstance(target, ast.Attribute) and is_list(self.value(target, scope))
             ):
-                self.bind(target, self._longer(self.value(target, scope), node, given), scope)
+                own = scope.lists.get(target.id) if isinstance(target, ast.Name) else None
+                longer = self._longer(self.value(target, scope), node, given, own or ())
+                self.bind(target, longer, scope)
+                if own is not None and isinstance(target, ast.Name):
+                    scope.lists[target.id] = own
 
-    def _longer(self, before: Value, node: ast.Call, given: Arguments) -> Value:
-        """Return a list after `append` or `extend`, or a value that is not known."""
+    def _longer(self, before: Value, node: ast.Call, given: Arguments, made: tuple[str, ...]) -> Value:
+        """Return a list after `append` or `extend`, or a value that is not known.
+
+        `made` are the undecided conditions under which the list was made: those are no conditions here.
+        """
         method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
         more = given.positional[0] if len(given.positional) == 1 else MISSING
         grows = method in ("append", "extend") and more is not MISSING
         if not grows or not is_list(before) or len(before) > _LONGEST_LIST:
             return computed(node.func)
-        if self.conditions:
+        if tuple(self.conditions) != made[: len(self.conditions)]:
             return (*before, Further(f"it is added only where {self.conditions[-1]}"))
         if method == "append":
             return (*before, more)

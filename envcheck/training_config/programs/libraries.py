@@ -11,9 +11,7 @@ from types import MappingProxyType
 
 from envcheck.core.facts import Unknown
 from envcheck.training_config.programs.builtin_functions import (
-    UNCHANGED,
     method_of_text,
-    of_paths,
     of_values,
     words_of,
 )
@@ -26,6 +24,7 @@ from envcheck.training_config.programs.hydra import ReadConfiguration, as_record
 from envcheck.training_config.programs.modules import Project
 from envcheck.training_config.programs.own_launchers import COMMAND_LINE_LIBRARIES
 from envcheck.training_config.programs.parsers import Commands, GivenArguments, Parser
+from envcheck.training_config.programs.paths import UNCHANGED, of_paths
 from envcheck.training_config.programs.recorded_calls import Arguments, FollowedCall, KeywordGiven
 from envcheck.training_config.programs.references import BoundName, FieldDefault
 from envcheck.training_config.programs.values import (

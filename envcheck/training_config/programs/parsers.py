@@ -10,7 +10,15 @@ from typing import NamedTuple
 from envcheck.core.facts import Unknown
 from envcheck.training_config.programs.builtin_functions import converted
 from envcheck.training_config.programs.recorded_calls import Arguments
-from envcheck.training_config.programs.values import MISSING, Further, LibraryName, Value, either, is_list
+from envcheck.training_config.programs.values import (
+    MISSING,
+    Further,
+    LibraryName,
+    PartialText,
+    Value,
+    either,
+    is_list,
+)
 
 _WITHOUT_VALUE = ("store_true", "store_false", "store_const", "append_const", "count", "version", "help")
 _SETTING = re.compile(r"\+{0,2}([A-Za-z_][\w.]*)=(.*)", re.DOTALL)
@@ -133,8 +141,9 @@ def read_words(parser: Parser, words: Sequence[Value]) -> ReadWords:
     while i < len(words):
         word = words[i]
         i += 1
-        if isinstance(word, str) and word.startswith("-") and not _NUMBER.fullmatch(word):
-            name, equals, _ = word.partition("=")
+        known = _beginning(word)
+        if known.startswith("-") and not _NUMBER.fullmatch(known):
+            name, equals, _ = known.partition("=")
             name = name.lstrip("-").replace("-", "_")
             if name not in parser.counts:
                 left.append(word)
@@ -172,6 +181,10 @@ def given_in(words: Sequence[Value]) -> GivenArguments:
     for i, word in enumerate(words):
         if isinstance(word, Further):
             rest = rest or word.why
+        if isinstance(word, PartialText):
+            spelled, equals, _ = _beginning(word).partition("=")
+            name = spelled.lstrip("-").replace("-", "_")
+            named |= {name: Unknown("a part of it is not known")} if equals and name else {}
         if isinstance(word, str) and (setting := _SETTING.fullmatch(word)):  # an override of Hydra
             named[setting[1]] = typed(setting[2])
         if not isinstance(word, str) or not word.startswith("-") or _NUMBER.fullmatch(word):
@@ -195,6 +208,12 @@ def typed(value: Value) -> Value:
     if not isinstance(number, float):
         return value
     return int(number) if number == int(number) else number
+
+
+def _beginning(word: Value) -> str:
+    """Return the text that a word begins with, as far as it is known."""
+    first = word.parts[0] if isinstance(word, PartialText) else word
+    return first if isinstance(first, str) else ""
 
 
 def all_parsers(parser: Parser) -> Iterator[Parser]:

@@ -176,10 +176,14 @@ class Super:
 
 @dataclass(eq=False)
 class Variables:
-    """Variables of a function or module, and the scope around it."""
+    """Variables of a function or module, and the scope around it.
+
+    `lists` has the undecided conditions under which a variable was given its list, by name.
+    """
 
     names: dict[str, Value]
     around: Variables | None = None
+    lists: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def find(self, name: str) -> Value:
         """Return the value of a variable, or MISSING."""
@@ -189,6 +193,12 @@ class Variables:
                 return scope.names[name]
             scope = scope.around
         return MISSING
+
+    def set(self, name: str, value: Value, conditions: Sequence[str]) -> None:
+        """Give a variable a value, under conditions that are not decided."""
+        self.names[name] = value
+        if is_list(value):
+            self.lists[name] = tuple(conditions)
 
 
 def is_list(value: Value) -> bool:

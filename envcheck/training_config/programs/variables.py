@@ -11,6 +11,7 @@ from envcheck.training_config.programs.expressions import Expressions, computed
 from envcheck.training_config.programs.modules import Module, Project
 from envcheck.training_config.programs.names import is_beside
 from envcheck.training_config.programs.parsers import Commands, Parser
+from envcheck.training_config.programs.paths import of_path
 from envcheck.training_config.programs.recorded_calls import Arguments, FollowedCall
 from envcheck.training_config.programs.references import BoundName, Imported, Method, ModuleValue
 from envcheck.training_config.programs.values import (
@@ -29,7 +30,6 @@ from envcheck.training_config.programs.values import (
     either,
     has_further,
     is_list,
-    parent,
     quoted,
     same,
     truth,
@@ -210,8 +210,8 @@ class Names(Expressions):
             case Thing(given=dict() as settings) if name in settings:
                 self._name_used(name, node)
                 return settings[name]
-            case str() if name == "parent" and "/" in owner:
-                return parent(owner)
+            case str() if (of_owner := of_path(owner, name)) is not MISSING:
+                return of_owner
             case str() | PartialText() | File() | Parser() | Commands() | Thing():
                 self._name_used(name, node)
                 return BoundName(owner, name)
@@ -296,7 +296,7 @@ class Names(Expressions):
                 frame = self._frames[-1] if self._frames else None
                 if frame is not None and name in frame.globals:
                     scope = _outermost(scope)
-                scope.names[name] = value
+                scope.set(name, value, self.conditions)
             case ast.Tuple(elts=parts) | ast.List(elts=parts):
                 values = value if is_list(value) and not has_further(value) else ()
                 fits = len(values) == len(parts) and not any(isinstance(each, ast.Starred) for each in parts)

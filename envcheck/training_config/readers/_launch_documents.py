@@ -15,11 +15,12 @@ from envcheck.core.facts import Tri, Unknown
 from envcheck.core.findings import Diagnostic
 from envcheck.core.patterns import pattern
 from envcheck.core.rules import Severity
-from envcheck.training_config.document import Document, ProgramSource, Setting
+from envcheck.training_config.document import Document, ProgramSource, Setting, SettingValue
 from envcheck.training_config.launch_scripts.follow import FollowedScript, follow
 from envcheck.training_config.launch_scripts.launchers import (
     LaunchLine,
     has_training_arguments,
+    names_a_training,
 )
 from envcheck.training_config.launch_scripts.processes import EXPORTED, launcher, process_count
 from envcheck.training_config.launch_scripts.ray_jobs import with_runtime_environment
@@ -55,6 +56,9 @@ _TRAINING_WORDS = frozenset(
 _TRAINING_BEGINNINGS = ("train", "finetun", "pretrain", "tune", "distill")
 """Words in the name of a program, and beginnings of such words, that suggest that it trains."""
 
+_TRAINING_CALLS = frozenset({"train", "fit", "learn", "backward", "train_batch", "training_step"})
+"""Functions and methods of which the code of a training calls one."""
+
 _HYDRA_MAIN = pattern(r"@hydra\.main\(([^)]{0,400})\)")
 _HYDRA_ARGUMENT = pattern(r"(config_path|config_name)\s*=\s*[\"']([\w./-]+)[\"']")
 _MAX_LISTED = 6  # names or places that one diagnostic lists
@@ -84,6 +88,7 @@ def documents(text: str, file: str, beside: Beside | None = None, depth: int = 0
     beside = _with_written(beside, script.files)
     programs = LaunchedPrograms(lines, beside, depth)
     launches = _training_launches(script, programs)
+    launches = [each for each in launches if not _only_other_work(*each, programs)]
     if depth:  # a program may start a server as well as a training
         launches = [each for each in launches if each[1].launcher or _trains(*each, programs) is Tri.YES]
     if not launches:
@@ -159,6 +164,27 @@ def _trains(command: LaunchCommand, line: LaunchLine, programs: LaunchedPrograms
     words = set(_WORDS.findall(_last_part(name)))
     named = words & _TRAINING_WORDS or any(word.startswith(_TRAINING_BEGINNINGS) for word in words)
     return Tri.YES if named or has_training_arguments(line.arguments) else Tri.MAYBE
+
+
+def _only_other_work(command: LaunchCommand, line: LaunchLine, programs: LaunchedPrograms) -> bool:
+    """Return whether a launch certainly does not train: its name or arguments say so, and so does its code.
+
+    What such a program does by default, such as no adapter of its own, says nothing about a training.
+    """
+    if line.only_evaluates:
+        return True
+    if line.trains or names_a_training(line.arguments):
+        return False
+    name = line.program[-1]
+    if any(word.startswith(_TRAINING_BEGINNINGS) for word in _WORDS.findall(_last_part(name))):
+        return False
+    code = programs.code(name, command.folder)
+    if code is None:
+        return True
+    followed = programs.follow(code, command, line)
+    if followed is None or followed.trains is Tri.YES or programs.started(code, command, followed):
+        return False
+    return not any(call.rpartition(".")[2] in _TRAINING_CALLS for call in code.whole.source.calls)
 
 
 def _last_part(program: str) -> str:
@@ -337,9 +363,13 @@ class _LaunchDocuments:
             folder, name = named.get("config_path"), named.get("config_name")
             if not isinstance(folder, str) or not isinstance(name, str):
                 return []
-            file = posixpath.join(posixpath.dirname(path), folder, f"{name.removesuffix('.yaml')}.yaml")
-            return [Setting("hydra_config", file, place, place)] if self.beside(file) is not None else []
-        return []
+            return self._hydra_file(posixpath.join(posixpath.dirname(path), folder), name, place)
+        return self._hydra_file(*_named_for_hydra({each.name: each.value for each in settings}), place)
+
+    def _hydra_file(self, folder: str, name: str, place: Place) -> list[Setting]:
+        """Return Hydra's primary file as a setting, if it is here."""
+        file = posixpath.join(folder, f"{name.removesuffix('.yaml')}.yaml") if name else ""
+        return [Setting("hydra_config", file, place, place)] if file and self.beside(file) else []
 
     def _document(
         self,
@@ -405,6 +435,16 @@ class _LaunchDocuments:
 
 _MARKER = "90909090909"
 """What stands for an unknown part of a written text: digits are valid inside and outside quotes."""
+
+
+def _named_for_hydra(given: Mapping[str, SettingValue]) -> tuple[str, str]:
+    """Return the folder and the name of Hydra's primary file, as a trainer's program is given them.
+
+    A relative `--config-path` is a folder of the trainer, a relative `--config-dir` one of the project.
+    """
+    path, added, name = given.get("config_path"), given.get("config_dir"), given.get("config_name")
+    own = path if isinstance(path, str) and path.startswith(("/", "./")) else added
+    return (own, name) if isinstance(own, str) and isinstance(name, str) else ("", "")
 
 
 def _names_path(text: str, path: str) -> bool:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from envcheck.core.facts import Unknown
+from envcheck.core.patterns import pattern
 from envcheck.training_config.document import Document, Scalar
 from envcheck.training_config.launch_scripts.launchers import (
     LaunchLine,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:  # imported where a program is beside the script
 _MOST_FOLLOWED = 12  # programs that are followed for one script
 _PREFIX = 8  # words of a command in which another one may begin
 _DEEPEST = 3  # programs that start one another
+_NAME = pattern(r"(?:--?|\+{0,2})[A-Za-z_][\w.-]*")
 _SPELLED_AS_NAMES = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
 
 
@@ -92,13 +94,9 @@ class LaunchedPrograms:
         settings, rest = settings_of(line.arguments, self.lines)
         path, folder = code.file, command.folder
         from envcheck.training_config.programs.parsers import GivenArguments
-        from envcheck.training_config.programs.values import Further, UnknownWord
         from envcheck.training_config.readers._program_source import follow_program
 
-        words = tuple(
-            Further(word.why) if word.many else UnknownWord(word.why) if word.why else word.text
-            for word in line.arguments
-        )
+        words = tuple(map(_word, line.arguments))
         given = {setting.name: option_value(setting.value) for setting in settings}
         more = {each.name: tuple(map(_further_value, each.more)) for each in settings if each.more}
         environment = {name: _seen_by_program(value) for name, value in command.exported.items()}
@@ -124,6 +122,17 @@ class LaunchedPrograms:
                 followed, code.file, self._beside, before, self._depth + 1
             )
         return self._started[key]
+
+
+def _word(word: Argument) -> Any:
+    """Return a word as a followed program sees it; of `name=$VALUE` the name is known."""
+    from envcheck.training_config.programs.values import Further, PartialText, UnknownWord
+
+    if word.many or not word.why:
+        return Further(word.why) if word.many else word.text
+    name, equals, _ = word.text.partition("=")
+    named = equals and _NAME.fullmatch(name)
+    return PartialText((f"{name}=", UnknownWord(word.why))) if named else UnknownWord(word.why)
 
 
 def _further_value(value: Scalar | Unknown) -> Scalar | Unknown:

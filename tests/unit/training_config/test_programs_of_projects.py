@@ -1,0 +1,157 @@
+"""Programs of projects: those that do other work, that parse a trainer's arguments, or that start a trainer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from envcheck.core.errors import InputError
+from envcheck.core.facts import Unknown
+from tests.unit.training_config.test_launches import read
+from tests.unit.training_config.test_programs import facts_of
+
+SERVER = """
+import argparse
+from vllm import LLM
+parser = argparse.ArgumentParser()
+parser.add_argument("--model")
+parser.add_argument("--dtype")
+LLM(model=parser.parse_args().model)
+"""
+MERGE = """
+from peft import PeftModel
+from transformers import AutoModelForCausalLM
+base = AutoModelForCausalLM.from_pretrained("gpt2", load_in_4bit=True)
+PeftModel.from_pretrained(base, "out").merge_and_unload().save_pretrained("merged")
+"""
+TRAINING = """
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+model = AutoModelForCausalLM.from_pretrained("gpt2")
+Trainer(model=model, args=TrainingArguments("out", bf16=True)).train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "files"),
+    [
+        ("python vllm_server.py --model m --dtype bfloat16", {"vllm_server.py": SERVER}),
+        ("python vllm_server.py --model m --dtype bfloat16", {}),
+        ("python merge_lora.py --base gpt2", {"merge_lora.py": MERGE}),
+        ("python train.py --eval_only --bf16 true", {}),
+    ],
+)
+def test_a_script_that_only_does_other_work_says_nothing_about_a_training(
+    tmp_path: Path, command: str, files: dict[str, str]
+) -> None:
+    with pytest.raises(InputError, match="nothing starts a training"):
+        read(tmp_path, {"run.sh": f"{command}\n", **files})
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"), [("evaluate.py", ""), ("train_eval.py", ""), ("score.py", "--learning_rate 1e-5")]
+)
+def test_a_program_that_trains_is_read_whatever_its_name(tmp_path: Path, name: str, arguments: str) -> None:
+    found = facts_of(tmp_path, "run.sh", {"run.sh": f"python {name} {arguments}\n", name: TRAINING})
+    assert found["precision"] == "bf16"
+    assert found["adapter"] == "none"
+
+
+PARSED = """
+from trl import ModelConfig, SFTConfig, SFTTrainer, TrlParser, get_peft_config
+parser = TrlParser((SFTConfig, ModelConfig))
+args, model_args = parser.parse_args_and_config()
+SFTTrainer(model=model_args.model_name_or_path, args=args, peft_config=get_peft_config(model_args)).train()
+"""
+
+
+@pytest.mark.parametrize(("switch", "adapter"), [("", "none"), (" --use_peft", "lora")])
+def test_options_of_lora_need_the_switch_of_the_parser_that_reads_them(
+    tmp_path: Path, switch: str, adapter: str
+) -> None:
+    command = f"python fit.py --model_name_or_path gpt2 --output_dir o --bf16 true --lora_r 16{switch}\n"
+    found = facts_of(tmp_path, "run.sh", {"run.sh": command, "fit.py": PARSED})
+    assert found["adapter"] == adapter
+    assert found.get("frozen_params") is (False if adapter == "none" else None)
+    assert found["trainer"] == "trl"
+
+
+VERL = """
+import argparse, subprocess, sys
+from pathlib import Path
+ROOT = Path(__file__).resolve().parents[1]
+parser = argparse.ArgumentParser()
+parser.add_argument("--config", default="configs/grpo.yaml")
+args, more = parser.parse_known_args()
+path = Path(args.config)
+if not path.is_absolute():
+    path = ROOT / path
+if not path.exists():
+    sys.exit(1)
+
+def command(words):
+    if not Path("data").exists():
+        return 1
+    words = [sys.executable, "-m", "verl.trainer.main_ppo"]
+    words += [f"--config-path={path.parent}", f"--config-name={path.stem}"]
+    words.extend(more)
+    return subprocess.run(words)
+
+command([])
+"""
+GRPO = """
+actor_rollout_ref:
+  model: {path: models/m, lora_rank: 16, enable_gradient_checkpointing: true}
+  actor: {strategy: fsdp, fsdp_config: {param_offload: true}}
+  rollout: {name: vllm}
+algorithm: {adv_estimator: grpo}
+data: {train_files: a.parquet}
+"""
+
+
+def test_a_program_hands_the_path_of_its_configuration_to_a_trainer(tmp_path: Path) -> None:
+    script = 'python tools/start.py --config configs/grpo.yaml trainer.experiment_name="a_$(date +%s)"\n'
+    files = {"run.sh": script, "tools/start.py": VERL, "configs/grpo.yaml": GRPO}
+    found = facts_of(tmp_path, "run.sh", files)
+    assert found["trainer"] == "verl"
+    assert found["adapter"] == "lora"
+    assert found["fsdp_offload"] is True
+    assert found["gradient_checkpointing"] is True
+
+
+def test_a_list_that_only_sometimes_gets_an_item_leaves_its_options_open(tmp_path: Path) -> None:
+    program = """
+import subprocess
+from pathlib import Path
+words = ["torchrun", "--nproc_per_node", "2", "train.py", "--output_dir", "o", "--bf16", "true"]
+words += ["--per_device_train_batch_size", "1", "--learning_rate", "1e-5"]
+if Path("ds.json").exists():
+    words.extend(["--deepspeed", "ds.json"])
+subprocess.run(words)
+"""
+    found = read(tmp_path, {"run.sh": "python start.py\n", "start.py": program})
+    facts = {fact.key: fact for fact in found.facts}
+    assert facts["train.precision"].value == "bf16"
+    assert isinstance(facts["train.parallel"].reading, Unknown), facts["train.parallel"]
+
+
+FSDP = (
+    "torchrun --nproc_per_node 4 fit.py --output_dir o --per_device_train_batch_size 1 --bf16 true "
+    "--learning_rate 1e-5 --fsdp 'full_shard auto_wrap' --fsdp_config configs/fsdp.json\n"
+)
+
+
+@pytest.mark.parametrize(("version", "parallel"), [(1, "fsdp1"), (2, "fsdp2")])
+def test_the_file_of_fsdp_config_is_read_as_the_section(tmp_path: Path, version: int, parallel: str) -> None:
+    content = f'{{"version": {version}, "activation_checkpointing": "true"}}'
+    found = facts_of(tmp_path, "run.sh", {"run.sh": FSDP, "configs/fsdp.json": content})
+    assert found["parallel"] == parallel
+    assert found["fsdp_activation_checkpointing"] is True
+
+
+def test_a_missing_file_of_fsdp_config_leaves_its_settings_open(tmp_path: Path) -> None:
+    found = {fact.key: fact for fact in read(tmp_path, {"run.sh": FSDP}).facts}
+    for key in ("train.fsdp_activation_checkpointing", "train.fsdp_offload", "train.parallel"):
+        reading = found[key].reading
+        assert isinstance(reading, Unknown)
+        assert "configs/fsdp.json" in reading.why
