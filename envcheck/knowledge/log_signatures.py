@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from envcheck.core.facts import EMPTY_MAPPING
+
 KINDS = {
     "version": "versions that do not go together",
     "missing": "a package that is not installed",
@@ -37,7 +39,8 @@ _HALF_SCORE = 40.0
 class Signature(NamedTuple):
     """Patterns of one case. `advice` and `title` are the texts of the case; `rule` may be empty.
 
-    `ambiguous`: other failures read alike, so the text alone only suggests this one.
+    `ambiguous`: other failures read alike, so the text alone only suggests this one. `releases` maps packages
+    to the bound outside of which another cause has the text (`{"transformers": ">=5"}`).
     """
 
     case: str
@@ -49,6 +52,7 @@ class Signature(NamedTuple):
     advice: str = ""
     sources: tuple[Mapping[str, str], ...] = ()
     ambiguous: bool = False
+    releases: Mapping[str, str] = EMPTY_MAPPING
 
     def score(self, numbers: Iterable[int]) -> float:
         """Return 0 to 1 for the patterns with these numbers: their share of all, by how specific they are."""
@@ -70,6 +74,7 @@ def compile_signatures(cases: Iterable[Mapping[str, Any]]) -> tuple[Signature, .
             advice=case.get("explain", ""),
             sources=tuple(case.get("sources", ())),
             ambiguous=case.get("ambiguous", False),
+            releases=case.get("releases", EMPTY_MAPPING),
         )
         for case in cases
         if case.get("signature")

@@ -12,6 +12,7 @@ from envcheck.core.rules import Matrix, Rule
 from envcheck.knowledge.log_signatures import Signature
 from envcheck.logs import missing_names
 from envcheck.logs.events import Event
+from envcheck.logs.stated_versions import StatedVersions, contradicts_releases, contradicts_rule
 from envcheck.logs.statements import refused_model_type
 
 
@@ -30,8 +31,10 @@ _OF_MISSING_NAMES = frozenset(
 )
 
 
-def may_be_about(known: ExplainKnowledge, signature: Signature, event: Event) -> bool:
-    """Return whether a rule's failure may be what an event is about.
+def may_be_about(known: ExplainKnowledge, stated: StatedVersions, signature: Signature, event: Event) -> bool:
+    """Return whether a known failure may be what an event is about.
+
+    It is not if it is one of other releases than those that the log states.
 
     A missing name or parameter is missing where it is asked for: if the traceback shows the libraries that it
     goes through, at least one package of the rule is among them or is named in the message. torch does not
@@ -39,6 +42,8 @@ def may_be_about(known: ExplainKnowledge, signature: Signature, event: Event) ->
     lacks the name, because then a rule on another package that asks it for the same name is beside the point.
     """
     rule = known.matrix.rule(signature.rule) if signature.rule else None
+    if contradicts_releases(signature.releases, stated) or (rule and contradicts_rule(rule, stated)):
+        return False
     if rule is not None and _is_on_releases_of_models(rule) and _is_of_no_release(event, known):
         return False
     last = event.exceptions[-1].name.rpartition(".")[2] if event.exceptions else ""

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from envcheck.core import versions
 from envcheck.core.errors import InputError
 from envcheck.knowledge import log_signatures
 from envcheck.knowledge.lint.problems import LintProblem
@@ -50,6 +51,20 @@ def _signatures(subject: LintSubject) -> Iterator[LintProblem]:
             yield LintProblem("case", place.file, place.at("kind"), case.id, message)
         for message in _signature_problems(case, words):
             yield LintProblem("signature", place.file, place.at("signature"), case.id, message)
+        for message in _bound_problems(case.row.get("releases", {})):
+            yield LintProblem("case", place.file, place.at("releases"), case.id, message)
+
+
+def _bound_problems(releases: Any) -> Iterator[str]:
+    """Yield the bounds of a signature that are no specifiers of versions."""
+    for package, bound in releases.items() if isinstance(releases, dict) else [("", releases)]:
+        try:
+            parsed = versions.parse_specifier(bound) if isinstance(bound, str) else ()
+        except ValueError:
+            parsed = ()
+        if not parsed:
+            expected = 'a package and its bound, such as transformers = ">=5"'
+            yield f"releases: expected {expected}; found {package} {bound!r}"
 
 
 def _signature_problems(case: LintCase, words: Sequence[str]) -> Iterator[str]:

@@ -1,0 +1,106 @@
+"""The releases that a log mentions exclude failures of other releases, and prove none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from envcheck.commands import explain
+from envcheck.commands.examine import ExamineRequest
+from envcheck.core.facts import Fact, Inventory, Known
+from envcheck.host.machine import Host
+from envcheck.logs.stated_versions import contradicts_releases, stated_versions
+from envcheck.reports.explanation import Explanation
+
+UNDEFINED = (
+    "ImportError: /opt/conda/lib/python3.10/site-packages/flash_attn_2_cuda.cpython-310-x86_64-linux-gnu.so: "
+    "undefined symbol: _ZN3c105ErrorC2ENS_14SourceLocationENSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE\n"
+)
+OF_FLASH_ATTN_28 = "flash-attn-28-torch26-abi"
+
+
+@pytest.mark.parametrize(
+    ("text", "package", "stated"),
+    [
+        ("torch==2.1.0", "torch", ("2.1.0",)),
+        ("transformers== 4.53.0", "transformers", ("4.53.0",)),
+        ("PyTorch:2.7.1", "torch", ("2.7.1",)),
+        ("python -m pip install trl==0.9.6 peft==0.11.1", "peft", ("0.11.1",)),
+        (
+            "pip install flash_attn-2.3.4+cu122torch2.1cxx11abiTRUE-cp39-cp39-linux_x86_64.whl",
+            "flash-attn",
+            ("2.3.4",),
+        ),
+        ("I use transformers version 4.57.1, trl 0.24.0", "trl", ("0.24.0",)),
+    ],
+)
+def test_versions_as_people_write_them_are_read(text: str, package: str, stated: tuple[str, ...]) -> None:
+    assert stated_versions([text], Inventory()).of(package) == stated
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "xformers 0.0.22 requires torch==2.1.0",
+        "the name will be removed in transformers 5.0.0",
+        "transformers>=4.41.2,<=4.45.0",
+        "it works with torch 2.5.1",
+        "since deepspeed 0.16.2",
+        '  File "/opt/transformers-4.2.2/x.py", line 3, in f',
+    ],
+)
+def test_a_sentence_about_other_releases_states_none(text: str) -> None:
+    written = stated_versions([text], Inventory()).written
+
+    assert not {"torch", "transformers", "deepspeed"} & {*written}
+
+
+def test_what_a_tool_prints_outweighs_what_is_written() -> None:
+    printed = Inventory({"pkg.torch": Fact("pkg.torch", Known("2.6.0+cu124"))})
+
+    stated = stated_versions(["torch==2.1.0"], printed)
+
+    assert stated.of("torch") == ("2.6.0+cu124",)
+    assert contradicts_releases({"torch": ">=2.7"}, stated)
+    assert not contradicts_releases({"torch": "<2.7"}, stated)
+
+
+def test_versions_on_both_sides_of_a_bound_exclude_nothing() -> None:
+    stated = stated_versions(["transformers==4.48.0", "pip install transformers==4.57.1"], Inventory())
+
+    assert not contradicts_releases({"transformers": ">=4.50"}, stated)
+
+
+def explained(text: str, tmp_path: Path) -> Explanation:
+    facts = tmp_path / "facts.toml"
+    facts.write_text("[pkg]\n")
+    return explain.explain_chunks(ExamineRequest(facts=str(facts)), "log", [text.encode()], Host())
+
+
+def rules_of(found: Explanation) -> set[str]:
+    return {match.signature.rule or match.signature.case for match in found.diagnosis.matches}
+
+
+@pytest.mark.parametrize("release", ["2.3.4", "2.7.4.post1"])
+def test_a_failure_of_other_releases_is_not_told(release: str, tmp_path: Path) -> None:
+    line = f"pip install ./flash_attn-{release}+cu122torch2.1cxx11abiTRUE-cp310-cp310-linux_x86_64.whl\n"
+
+    assert OF_FLASH_ATTN_28 in rules_of(explained(UNDEFINED, tmp_path))
+    assert OF_FLASH_ATTN_28 not in rules_of(explained(line + UNDEFINED, tmp_path))
+
+
+def test_a_text_of_a_later_release_is_not_told_of_an_earlier_one(tmp_path: Path) -> None:
+    error = "TypeError: Trainer.__init__() got an unexpected keyword argument 'processing_class'\n"
+
+    assert "trainer-processing-class-too-old" in rules_of(explained(error, tmp_path))
+    newer = explained("transformers==4.57.1\n" + error, tmp_path)
+    assert "trainer-processing-class-too-old" not in rules_of(newer)
+    assert newer.diagnosis.failed
+
+
+def test_an_old_python_cannot_run_what_dropped_the_argument(tmp_path: Path) -> None:
+    """Python before 3.10 leaves the class out of the message, and transformers 5 needs 3.10."""
+    found = explained("TypeError: __init__() got an unexpected keyword argument 'no_cuda'\n", tmp_path)
+
+    assert "training-arguments-gone-5" not in rules_of(found)
