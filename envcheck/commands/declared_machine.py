@@ -227,7 +227,7 @@ def _expanded(query: str, matrix: Matrix) -> list[str]:
     count = words_of(query).number
     if not 1 < count <= _MOST_GPUS or query.lower().endswith("xlarge"):
         return [query]
-    return [re.sub(r"(?i)\b\d+ ?x ?(?=[a-z])|[ ,]*\bx ?\d+\b", "", query).strip()] * count
+    return [re.sub(r"(?i)\b\d+ ?x ?(?=[a-z0-9])|[ ,]*\bx ?\d+\b", "", query).strip()] * count
 
 
 _MOST_GPUS = 72

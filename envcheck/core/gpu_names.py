@@ -48,7 +48,7 @@ _COUNT = re.compile(r"(?:(\d{1,3})x|x(\d{1,3}))$")
 _GLUED = re.compile(r"(rtx|gtx|gt|titan|quadro|tesla|geforce|nvidia)(?=\w*\d)(\w+)$")
 _NUMBER = re.compile(r"(\d{3,4})((?:ti|super|laptop|mobile|ada|d|s|m)+)$")
 _SUFFIX = re.compile(r"ti|super|laptop|mobile|ada|d|s|m")
-_LEADING_COUNT = re.compile(r"(\d{1,3})x(?=[a-z])")
+_LEADING_COUNT = re.compile(r"(\d{1,3})x(?=[a-z0-9])")
 _SPELLED = {"s": "super", "notebook": "laptop", "mobile": "laptop", "m": "laptop"}
 
 

@@ -42,6 +42,20 @@ def test_the_lock_fits_the_driver_and_the_gpu(machine: tuple[str, ...], torch: s
     assert "judged by matrix" in err
 
 
+def test_what_the_lock_trains_badly_on_this_gpu_is_a_warning() -> None:
+    code, _, err = envcheck(*PIN, "--driver", "580.95.05", "--gpu", "T4")
+    assert code == 0, err
+    assert (
+        "warning: bf16 is emulated on GPUs before Ampere, and slow (bf16-emulated-before-ampere); "
+        "train with train.precision = fp16 instead"
+    ) in err.splitlines()
+    in_chinese = envcheck(*PIN, "--driver", "580.95.05", "--gpu", "T4", "--lang", "zh").err
+    assert re.search(
+        r"Ampere 之前.*\(bf16-emulated-before-ampere\)\W+请改用 train.precision = fp16", in_chinese
+    )
+    assert "warning" not in envcheck(*PIN, "--driver", "580.95.05", "--gpu", "A100").err
+
+
 def test_a_served_lock_is_complete_and_leaks_nothing() -> None:
     out = envcheck(*PIN, "--driver", "550.54.15").out
     parsed = parse_requirements(out, "stdout")
@@ -100,7 +114,7 @@ def test_unknown_hardware_is_noted_as_an_assumption() -> None:
     ("machine", "why"),
     [
         (("--driver", "470.223.02"), "needs driver 525.60.13, here 470.223.02"),
-        (("--gpu", "K80"), "torch-build-lacks-gpu-code"),
+        (("--gpu", "K80"), "machine code for the GPU [torch-build-lacks-gpu-code]"),
         (("--python-version", "3.14"), "none is shipped for zero3-lora on Python 3.14"),
     ],
 )

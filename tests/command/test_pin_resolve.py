@@ -207,7 +207,7 @@ def test_an_impossible_machine_is_refused(arguments: tuple[str, ...], said: str)
 # --- objections to a completed lock -----------------------------------------------------------------
 
 
-def overlay(folder: Path, when: str, fix: str = "") -> str:
+def overlay(folder: Path, when: str, fix: str = "", severity: str = "error") -> str:
     rule = f"""
 [target.small]
 title = "safetensors alone"
@@ -215,7 +215,7 @@ packages = ["safetensors"]
 
 [[rule]]
 id = "safetensors-beside-numpy"
-severity = "error"
+severity = "{severity}"
 basis = "measured"
 title = "this safetensors does not run beside this numpy"
 when = {when}
@@ -234,11 +234,11 @@ def small_world(*numpy: str) -> dict[str, bytes]:
 
 
 def small(
-    files: dict[str, bytes], home: Path, when: str, fix: str = "", *more: str
+    files: dict[str, bytes], home: Path, when: str, fix: str = "", *more: str, severity: str = "error"
 ) -> tuple[Outcome, list[str]]:
     with serving(LocalIndex(files)) as index:
         machine = ("--gpu", "none", "--python-version", "3.11", "--platform", "linux-x86_64")
-        target = ("--target", "small", "--matrix", overlay(home, when, fix))
+        target = ("--target", "small", "--matrix", overlay(home, when, fix, severity))
         ran = resolve(index, home, *target, *machine, *more)
         return ran, index.asked
 
@@ -260,6 +260,23 @@ def test_an_objection_refuses_every_stack_the_rule_would_break(tmp_path: Path, f
     assert code == 0, err
     assert pinned(out, "safetensors") == "0.4.3"
     assert "rejected:" not in err
+
+
+@pytest.mark.parametrize(
+    ("numpy", "taken", "warned"), [(("2.3.0", "1.26.4"), "1.26.4", False), (("2.3.0",), "2.3.0", True)]
+)
+def test_a_dependency_avoids_a_warning_if_the_index_allows_it(
+    numpy: tuple[str, ...], taken: str, warned: bool, tmp_path: Path
+) -> None:
+    when, fix = '{ "pkg.safetensors" = "present", "pkg.numpy" = ">=2.0" }', '{ "pkg.numpy" = "==1.26.4" }'
+    (code, out, err), _ = small(small_world(*numpy), tmp_path, when, fix, severity="warning")
+    assert code == 0, err
+    assert (pinned(out, "safetensors"), pinned(out, "numpy")) == ("0.8.0", taken)
+    line = (
+        "warning: this safetensors does not run beside this numpy (safetensors-beside-numpy); "
+        "see envcheck rule safetensors-beside-numpy"
+    )
+    assert (line in err.splitlines()) == warned
 
 
 def test_verbose_names_the_rejected_versions_and_quiet_prints_no_remark(tmp_path: Path) -> None:

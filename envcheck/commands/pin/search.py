@@ -188,6 +188,7 @@ class _Search:
         closure = {pin.name: pin.version for pin in pins}
         found = resolver.objections(self._problem, closure, answer.changed, choice)
         if not found:
+            pins = self._without_warnings(pins, request, answer)
             return writing.build_lock(self._goal, pins, request.build, answer.changed)
         self._learn_from_objections(found)
         self._reject(choice)
@@ -209,6 +210,23 @@ class _Search:
             except NoSolutionError:
                 pass  # other packages or the index may need other versions of these dependencies
         return self._completer.complete(request)
+
+    def _without_warnings(
+        self, pins: tuple[lock.Pin, ...], request: backends.CompletionRequest, answer: Answer
+    ) -> tuple[lock.Pin, ...]:
+        """Return a completed choice again, with other dependencies where these avoid a warning."""
+        choice = dict(answer.versions or {})
+        closure = {pin.name: pin.version for pin in pins}
+        for bounds in resolver.avoidable_warnings(self._problem, closure, answer.changed, choice):
+            stricter = replace(request, constraints=(*request.constraints, *bounds))
+            try:
+                other = self._complete(stricter, answer.brought)
+            except NoSolutionError:
+                continue
+            closure = {pin.name: pin.version for pin in other}
+            if not resolver.objections(self._problem, closure, answer.changed, choice):
+                request, pins = stricter, other
+        return pins
 
     def _learn_from_failure(
         self, error: NoSolutionError, request: backends.CompletionRequest, choice: Mapping[str, str]

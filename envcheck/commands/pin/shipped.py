@@ -77,7 +77,8 @@ def _why_unfit(candidate: lock.Lock, goal: LockTarget) -> list[str]:
     if driver and floor and versions.compare(str(driver), "<", floor) is Tri.YES:
         return [*reasons, f"needs driver {floor}, here {driver}"]
     pins = {pin.name: pin.version for pin in candidate.pins}
-    return reasons + violated_rules(goal, package_facts(pins), complete=True)
+    broken = violated_rules(goal, package_facts(pins), complete=True)
+    return reasons + [f"{rule.title} [{rule.id}]" for rule in broken]
 
 
 def _why_not_asked_for(candidate: lock.Lock, goal: LockTarget) -> list[str]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from envcheck.commands import examine, loading
 from envcheck.core.errors import InputError
 from envcheck.core.facts import Fact, Inventory, Known, normalised, package_key
-from envcheck.core.rules import Matrix, Severity, Target, UserRequirement
+from envcheck.core.rules import Matrix, Rule, Severity, Target, UserRequirement
 from envcheck.host.files import read_file
 from envcheck.host.machine import Host
 from envcheck.knowledge.generated_rules import requirement_rules, target_rules
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from envcheck.commands.examine import ExamineRequest
     from envcheck.commands.pin.options import PinOptions
+    from envcheck.core.findings import Judgement
     from envcheck.resolution.user_requirements import RequirementWithExtras  # loads `packaging`
 
 MACHINE = frozenset({"host", "driver", "gpus", "cuda", "env"})
@@ -104,7 +105,7 @@ def find_target(
     """
     _refuse_platform(request.platform, request.glibc)
     all_probes, keys = examine.probes_and_vocabulary(request)
-    matrix = loading.load_matrix(keys, request.overlays, errors_only=True)
+    matrix = loading.load_matrix(keys, request.overlays)
     target = loading.find_target(request.target, matrix)
     if target is None:
         known = ", ".join(matrix.targets)
@@ -233,12 +234,21 @@ def _gpu_name(inventory: Inventory, device: int) -> str:
 # --- what the judge says about versions -------------------------------------------------------------
 
 
-def violated_rules(goal: LockTarget, packages: Iterable[Fact], *, complete: bool) -> list[str]:
-    """Return the ids of the rules that these packages break on the goal's machine with its target.
+def violated_rules(goal: LockTarget, packages: Iterable[Fact], *, complete: bool) -> list[Rule]:
+    """Return the rules at error level that these packages break on the goal's machine with its target.
 
-    Rules at error level count, and the packages' own metadata: a lock does not contradict what its
-    packages require. `complete` says that no other package will be installed. The atlas is not used, because
-    loading it would slow down every `pin`; a test checks the shipped locks against it.
+    A lock does not contradict what its packages require. `complete` says that no other package will be
+    installed.
+    """
+    judgement = judged(goal, packages, Severity.ERROR, complete=complete)
+    return [finding.rule for finding in judgement.findings if judge.forbids_lock(finding)]
+
+
+def judged(goal: LockTarget, packages: Iterable[Fact], severity: Severity, *, complete: bool) -> Judgement:
+    """Judge packages on the goal's machine with its target by the rules of a severity.
+
+    At error level, the packages' own metadata counts too. The atlas is not used, because loading it would
+    slow down every `pin`; a test checks the shipped locks against it.
     """
     train = [
         Fact(key, Known(value), f"target {goal.target.name}") for key, value in goal.target.train.items()
@@ -247,11 +257,10 @@ def violated_rules(goal: LockTarget, packages: Iterable[Fact], *, complete: bool
     if complete:
         inventory = inventory._replace(complete=inventory.complete | {"pkg"})
     derived = derive.derive(inventory, goal.matrix)
-    all_rules = (*goal.matrix.rules, *target_rules(goal.target))
-    errors = [rule for rule in all_rules if rule.severity is Severity.ERROR]
-    unmet = check_requirements(derived).unmet
-    judgement = judge.judge(derived, [*errors, *requirement_rules(unmet)])
-    return [finding.rule.id for finding in judgement.findings if judge.forbids_lock(finding)]
+    rules = [rule for rule in (*goal.matrix.rules, *target_rules(goal.target)) if rule.severity is severity]
+    if severity is Severity.ERROR:
+        rules += requirement_rules(check_requirements(derived).unmet)
+    return judge.judge(derived, rules)
 
 
 def package_facts(pins: Mapping[str, str]) -> list[Fact]:

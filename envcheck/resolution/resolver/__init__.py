@@ -27,7 +27,7 @@ from envcheck.resolution.resolver.candidates import (
     wanted_packages,
     with_variants,
 )
-from envcheck.resolution.resolver.objections import objections
+from envcheck.resolution.resolver.objections import avoidable_warnings, objections
 from envcheck.resolution.resolver.problem import Answer, Objection, Reason, Release, SearchProblem
 from envcheck.resolution.resolver.search import solve
 
@@ -39,6 +39,7 @@ __all__ = [
     "Release",
     "SearchProblem",
     "admits",
+    "avoidable_warnings",
     "bounds_of_pairs",
     "built",
     "candidates",

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 from envcheck.core.facts import Fact, Inventory, Known, Value, family, package_key, package_name
 from envcheck.core.findings import Finding
-from envcheck.core.rules import Rule
+from envcheck.core.rules import Rule, Severity
 from envcheck.knowledge.atlas_rules import rules_here
 from envcheck.knowledge.generated_rules import requirement_rules, target_rules
 from envcheck.resolution.resolver.bounds import bound_on, every_release
@@ -40,6 +40,20 @@ def objections(
         for finding in judgement.findings
         if judge.forbids_lock(finding)
     ]
+
+
+def avoidable_warnings(
+    problem: SearchProblem, pins: Mapping[str, str], changed: Mapping[str, Value], stack: Collection[str]
+) -> list[tuple[str, ...]]:
+    """Return for each warning about a completed lock the bounds on packages outside the stack that avoid it.
+
+    Warnings that no such bound avoids are left out. The arguments are those of `objections`.
+    """
+    inventory = _inventory(problem, pins, changed)
+    rules = [rule for rule in problem.known.rules if rule.severity is Severity.WARNING]
+    added = pins.keys() - set(stack)
+    findings = [each for each in judge.judge(inventory, rules).findings if each.decided]
+    return [bounds for each in findings if (bounds := _bounds(each, inventory, added))]
 
 
 def _inventory(problem: SearchProblem, pins: Mapping[str, str], changed: Mapping[str, Value]) -> Inventory:

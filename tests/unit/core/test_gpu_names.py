@@ -96,6 +96,7 @@ def test_an_unknown_name_is_quoted_as_it_was_given(query: str) -> None:
         ("Standard_NC24ads_A100_v4", "NVIDIA A100 80GB PCIe", 1),
         ("g5.12xlarge", "NVIDIA A10G", 4),
         ("8xH100", "NVIDIA H100 80GB HBM3", 8),
+        ("2x3090", "NVIDIA GeForce RTX 3090", 2),
         ("A100 80GB x4", "NVIDIA A100-SXM4-80GB", 4),
         ("A100*8", "NVIDIA A100-SXM4-80GB", 8),
         ("8卡A100", "NVIDIA A100-SXM4-80GB", 8),
