@@ -385,6 +385,12 @@ def test_dockerfile_installs_the_lock_and_then_gates(tmp_path: Path) -> None:
     assert code in (0, 1), err
 
 
+def test_dockerfile_has_the_cpp_compiler_only_if_the_optimizer_is_offloaded() -> None:
+    offloaded = replace(LOCK, train=(("train.offload_optimizer", "cpu"),))
+    assert "--no-install-recommends g++ &&" in written("dockerfile", offloaded)
+    assert "g++" not in written("dockerfile", replace(LOCK, train=(("train.offload_optimizer", "none"),)))
+
+
 def test_devcontainer_is_json_after_its_comments() -> None:
     text = written("devcontainer")
     table = json.loads("".join(line for line in text.splitlines() if not line.startswith("//")))

@@ -34,10 +34,7 @@ def _header(lock: Lock) -> Iterator[str]:
 def _body(lock: Lock) -> Iterator[str]:
     target = f" --target {lock.target}" if lock.target else ""
     yield f"FROM python:{lock.python}-slim"
-    if any(pin.name == "triton" for pin in lock.pins):
-        yield "# Triton compiles a launcher with the C compiler at the first start of a kernel."
-        yield "RUN apt-get update && apt-get install -y --no-install-recommends gcc libc6-dev && \\"
-        yield "    rm -rf /var/lib/apt/lists/*"
+    yield from _compilers(lock)
     yield "# The wheels are several GB: pip's cache would be in the image a second time."
     yield "ENV PIP_NO_CACHE_DIR=1"
     yield "WORKDIR lock"
@@ -46,3 +43,17 @@ def _body(lock: Lock) -> Iterator[str]:
     yield "# The gate: a broken rule stops the build. envcheck has a separate environment."
     yield "RUN python -m venv gate && gate/bin/pip install ./envcheck_ml-*.whl && \\"
     yield f'    gate/bin/envcheck gate --python "$(command -v python)"{target} --lock requirements.txt'
+
+
+def _compilers(lock: Lock) -> Iterator[str]:
+    """Yield the lines that install the compilers which the training starts; a slim Python has none."""
+    needed: dict[str, None] = {}
+    if any(pin.name == "triton" for pin in lock.pins):
+        yield "# Triton compiles a launcher with the C compiler at the first start of a kernel."
+        needed |= dict.fromkeys(("gcc", "libc6-dev"))
+    if dict(lock.train).get("train.offload_optimizer") in ("cpu", "nvme"):
+        yield "# DeepSpeed compiles its CPU optimizer with the C++ compiler when the training starts."
+        needed |= dict.fromkeys(("g++",))
+    if needed:
+        yield f"RUN apt-get update && apt-get install -y --no-install-recommends {' '.join(needed)} && \\"
+        yield "    rm -rf /var/lib/apt/lists/*"
