@@ -198,8 +198,9 @@ def _unpacked(parsed: Lock, folder: Path) -> Path:
 
 
 def left_out(parsed: Lock) -> tuple[str, ...]:
-    """Return the packages of a lock that are not unpacked, because their build needs a compiler or torch."""
-    return needs_torch(parsed.build)
+    """Return the packages of a lock that are not unpacked, because their build compiles or needs torch."""
+    compiled = (name for name in parsed.build if name in BUILDS and BUILDS[name].compiles)
+    return tuple(sorted({*needs_torch(parsed.build), *compiled}))
 
 
 def machines_of(site: Path) -> Mapping[str, Counter[int]]:

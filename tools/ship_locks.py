@@ -39,6 +39,7 @@ from envcheck.core.errors import ExamineError, NoSolutionError
 from envcheck.core.facts import EMPTY_MAPPING, Fact, Inventory, Known
 from envcheck.core.rules import Matrix, UserRequirement
 from envcheck.host.machine import Host
+from envcheck.lock.install import BUILDS
 from envcheck.lock.model import Lock
 from envcheck.lock.parse import parse_requirements
 from envcheck.lock.render import render_requirements
@@ -63,7 +64,7 @@ _HEAD = """\
 # a GPU lets them.
 # "unpacked": nothing was run, mostly because the lock is for another kind of machine or needs nvcc: the
 # files were fetched with hashes and unpacked, the requirements in their metadata hold, no rule refuses them,
-# and their compiled code is for the lock's machine. `left_out` are packages whose build needs a compiler.
+# and their compiled code is for the lock's machine. `left_out` are packages whose build compiles code.
 # Others were resolved and judged.
 """
 
@@ -146,13 +147,16 @@ def in_words(row: Mapping[str, Any]) -> str:
     """Return the sentence for the lock's header that states how it was tested."""
     proof = row["proof"]
     if row["proven"] == UNPACKED:
-        left_out = ", ".join(proof.get("left_out", ()))
+        left_out = proof.get("left_out", ())
         which = (
-            f"{proof['packages']} packages, all but {left_out},"
+            f"{proof['packages']} packages, all but {', '.join(left_out)},"
             if left_out
             else f"all {proof['packages']} packages"
         )
-        built = f"; {left_out} is built on installation, which takes a compiler" if left_out else ""
+        needing = ", ".join(name for name in left_out if name not in BUILDS)
+        built = f"; {needing} is built on installation, which takes a compiler" if needing else ""
+        others = ", ".join(name for name in left_out if name in BUILDS)
+        built += f"; {others} is built on installation, with a compiler or without" if others else ""
         return (
             f"unpacked on {proof['date']}: {which} fetched with hashes, what they require is there, and "
             f"their {proof['libraries']} compiled files are for {row['platform']}{built}; nothing was run; "

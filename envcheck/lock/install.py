@@ -13,16 +13,18 @@ class Build(NamedTuple):
     """How a source distribution is built.
 
     `needs` are the packages that must be installed first; `settings` are environment variables, as
-    `NAME=value`, that make the build fast.
+    `NAME=value`, that make the build fast. `compiles` says that the build compiles code where there is a
+    compiler, and does without it elsewhere.
     """
 
     needs: tuple[str, ...] = ()
     settings: str = ""
+    compiles: bool = False
 
 
 _SETUPTOOLS_ALONE = (
-    *("antlr4-python3-runtime", "axolotl-contribs-lgpl", "axolotl-contribs-mit", "crcmod", "langdetect"),
-    *("oss2", "rouge-score", "sqlitedict", "transformers-stream-generator", "word2number"),
+    *("antlr4-python3-runtime", "axolotl-contribs-lgpl", "axolotl-contribs-mit", "langdetect", "oss2"),
+    *("rouge-score", "sqlitedict", "transformers-stream-generator", "word2number"),
 )
 """Packages used by training frameworks whose source distributions need only setuptools to be built."""
 
@@ -33,6 +35,8 @@ BUILDS: Mapping[str, Build] = MappingProxyType(
         # It adds nvidia-ml-py to its requirements if torch sees a GPU, so without that pin a lock made on a
         # laptop would be incomplete on a machine with a GPU.
         "deepspeed": Build(needs=("nvidia-ml-py", "setuptools"), settings="DS_BUILD_OPS=0"),
+        # setup.py of 1.7 has one C file, and leaves it out if it cannot be compiled.
+        "crcmod": Build(needs=("setuptools",), compiles=True),
         **dict.fromkeys(_SETUPTOOLS_ALONE, Build(needs=("setuptools",))),
     }
 )

@@ -660,3 +660,21 @@ def test_a_cache_is_emptied_only_above_its_limit(tmp_path: Path) -> None:
         subprocess.run(command, check=True, timeout=60, cwd=ROOT / "tools")
         assert len(list(cache.iterdir())) == left
     assert (environment / "torch.so").stat().st_size == 1000
+
+
+def test_what_compiles_on_installation_is_not_unpacked_and_the_header_says_how() -> None:
+    program = """
+from types import SimpleNamespace
+import prove_locks, ship_locks
+left = prove_locks.left_out(SimpleNamespace(build=("crcmod", "deepspeed", "flash-attn", "oss2")))
+proof = {"date": "2026-11-29", "packages": 7, "libraries": 3, "left_out": left}
+row = {"proven": "unpacked", "proof": proof, "target": "t", "platform": "linux-x86_64"}
+print(ship_locks.in_words(row))
+"""
+    command = [sys.executable, "-c", program]
+    told = subprocess.run(
+        command, check=True, timeout=60, cwd=ROOT / "tools", capture_output=True, text=True
+    ).stdout
+    assert "7 packages, all but crcmod, flash-attn, fetched with hashes" in told
+    assert "; flash-attn is built on installation, which takes a compiler; crcmod is built on" in told
+    assert "with a compiler or without" in told
