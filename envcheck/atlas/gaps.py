@@ -19,6 +19,8 @@ class GapKind(StrEnum):
     """A model type or configuration class is registered that the partner has itself: ValueError on import."""
     BINARY = "binary"
     """Compiled modules were made for other releases of the partner: undefined symbols, or a refusal."""
+    SYMBOL = "symbol"
+    """Compiled modules need a symbol that the partner's libraries do not define: `undefined symbol`."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,6 +17,7 @@ DEFAULT_SINCE = "2022-01-01"
 _KEYS = frozenset(
     {
         *("imports", "since", "also", "sdist", "libraries", "optional", "links_torch", "stable_since"),
+        "torch_symbols",
         *("trainers", "called_if", "imported_if", "entry_imported_if", "methods"),
         *("compiled_call", "import_needs_compiled", "candidates", "built_for_installed_torch"),
     }
@@ -40,7 +41,8 @@ class AtlasPackage:
         candidates: whether its pre-releases are read too.
         also: patterns of further files that are kept from a wheel.
         sdist: patterns of further files that are kept from a source distribution.
-        libraries: patterns of shared libraries whose GPU code is read, without keeping them.
+        libraries: patterns of shared libraries that are read, without keeping them: GPU code and symbols.
+        torch_symbols: whether what these libraries need of torch is compared with what each torch defines.
         links_torch: whether its compiled modules link torch's libraries.
         stable_since: its first release on torch's stable ABI, which serves every newer torch.
         compiled_call: a call that fails if the compiled modules do not load, although the import still
@@ -58,6 +60,7 @@ class AtlasPackage:
     also: tuple[str, ...] = ()
     sdist: tuple[str, ...] = ()
     libraries: tuple[str, ...] = ()
+    torch_symbols: bool = False
     links_torch: bool = False
     stable_since: str = ""
     compiled_call: str = ""
@@ -70,8 +73,8 @@ class AtlasPackage:
         survives = not since or versions.compare(version, "<", since) is Tri.YES
         return self.compiled_call if self.compiled_call and survives else f"import {self.imports[0]}"
 
-    def has_gpu_code(self, path: str) -> bool:
-        """Return whether a file is one of the libraries whose GPU code is read."""
+    def reads_library(self, path: str) -> bool:
+        """Return whether a file is one of the libraries that are read."""
         return any(fnmatch.fnmatchcase(path, pattern) for pattern in self.libraries)
 
     def keeps(self, path: str, *, from_sdist: bool = False) -> bool:
@@ -126,6 +129,7 @@ def _package(name: str, row: Any, file: str) -> AtlasPackage:
         sdist=tuple(lists["sdist"]),
         libraries=tuple(lists["libraries"]),
         built_for_installed_torch=tuple(lists["built_for_installed_torch"]),
+        torch_symbols=row.get("torch_symbols") is True,
         links_torch=bool(row.get("links_torch")),
         stable_since=str(row.get("stable_since", "")),
         compiled_call=str(row.get("compiled_call", "")),

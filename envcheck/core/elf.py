@@ -31,6 +31,7 @@ _MAX_TABLE = 32 * 1024 * 1024
 _MAX_NAME = 16 * 1024  # C++ names contain every template argument
 _MAX_HEADERS = 4096
 _MAX_ENTRIES = 4096
+_MAX_DEFINED = 2_000_000
 _MAX_CHAIN = 256  # symbols in one hash bucket: in practice at most about ten
 
 _LOAD, _DYNAMIC = 1, 2
@@ -215,6 +216,26 @@ class Exports:
             if found & 1 or not found:
                 return False
         return False
+
+    def hashes(self) -> tuple[int, ...]:
+        """Return the GNU hashes of all defined symbols, each with its lowest bit set; empty if unreadable.
+
+        The table uses the lowest bit for other purposes.
+        """
+        if not self.readable:
+            return ()
+        at, chain = 8 * self._words, self._library.hashes + 16 + len(self._table)
+        last = max(self._number(at + 4 * bucket, 4) for bucket in range(self._buckets))
+        if last < self._first:
+            return ()
+        number = last - self._first  # symbols before the last bucket; it ends at an odd value
+        tail = self._read(chain + 4 * number, 4 * _MAX_CHAIN)
+        values = [value for (value,) in struct.iter_unpack("<I", tail[: len(tail) // 4 * 4])]
+        end = next((place for place, value in enumerate(values) if value & 1), None)
+        if end is None or number > _MAX_DEFINED:
+            return ()
+        table = self._read(chain, 4 * number) + tail[: 4 * (end + 1)]
+        return tuple(value | 1 for (value,) in struct.iter_unpack("<I", table))
 
     def _number(self, at: int, length: int) -> int:
         return int.from_bytes(self._table[at : at + length], "little")

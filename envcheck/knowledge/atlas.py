@@ -29,6 +29,7 @@ VERBS = {
     "guard": "asks for",
     "register": "registers",
     "binary": "was compiled for",
+    "symbol": "needs the symbol",
 }
 """Verbs for the asking package by the kind of row, in sentences such as `import peft` needs `X`."""
 

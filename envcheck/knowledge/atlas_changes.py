@@ -180,6 +180,18 @@ def _reasons(pair: tuple[str, str], changed: _Failing, by_key: Mapping[_Key, _Fa
     return sorted(keys, key=lambda key: (-explained(key), not key[3].startswith("import "), key))
 
 
+_WORDS = {
+    "name": "{lacks} lacks {what}, which `{entry}` of {asks} needs",
+    "override": "{lacks} calls {what}, which `{entry}` of {asks} does not accept",
+    "keyword": "{lacks} does not accept {what}, which `{entry}` of {asks} passes",
+    "register": "{lacks} refuses {what}, which `{entry}` of {asks} calls",
+    "guard": "{lacks} is not {what}, which `{entry}` of {asks} asks for",
+    "binary": "{lacks} is not {what}, for which {asks} was compiled",
+    "symbol": "{lacks} does not define {what}, which `{entry}` of {asks} needs",
+}
+"""What a kind of row says, in words."""
+
+
 def _words(keys: Sequence[_Key], failing: _Failing, atlas: Atlas) -> str:
     package, partner, kind, entry, needs = keys[0]
     lacking = _NONE.union(*failing.values())
@@ -187,19 +199,8 @@ def _words(keys: Sequence[_Key], failing: _Failing, atlas: Atlas) -> str:
     who_asks = f"{package} {format_spans(spans_of(failing, atlas.releases.get(package, ())))}"
     others = len({key[4] for key in keys} - {needs})
     what = f"{needs} and {others} more" if others else needs
-    match kind:
-        case "override":
-            return f"{who_lacks} calls {what}, which `{entry}` of {who_asks} does not accept"
-        case "keyword":
-            return f"{who_lacks} does not accept {what}, which `{entry}` of {who_asks} passes"
-        case "register":
-            return f"{who_lacks} refuses {what}, which `{entry}` of {who_asks} calls"
-        case "guard":
-            return f"{who_lacks} is not {what}, which `{entry}` of {who_asks} asks for"
-        case "binary":
-            return f"{who_lacks} is not {what}, for which {who_asks} was compiled"
-        case _:
-            return f"{who_lacks} lacks {what}, which `{entry}` of {who_asks} needs"
+    template = _WORDS.get(kind, _WORDS["name"])
+    return template.format(lacks=who_lacks, what=what, entry=entry, asks=who_asks)
 
 
 def _difference(now: _Failing, then: _Failing) -> _Failing:

@@ -96,7 +96,7 @@ def _broken_rules(
     """
     for package, partner, broken in broken_rows(atlas, judged):
         both = package in together and partner in together
-        rows = [row for row in broken if not (both and row.kind == "binary")]
+        rows = [row for row in broken if not (both and row.kind in ("binary", "symbol"))]
         imports = [row for row in rows if not _is_call(row.entry)]
         worst = min(imports, key=lambda row: _reach(row, atlas), default=None)
         if worst is not None:
@@ -261,20 +261,22 @@ def _title(rows: Sequence[AtlasRow], release: str, other: str) -> str:
     return f"`{first.entry}` fails: {_failure(first, package, partner, more)}"
 
 
+_FAILURES = {
+    "name": "{package} needs {needs}, which {partner} lacks",
+    "guard": "{package} refuses {partner} and asks for {needs}",
+    "keyword": "{package} passes {needs}, unknown to {partner}",
+    "register": "{package} makes the call {needs}, which {partner} refuses",
+    "override": "{package} does not accept the call {needs} of {partner}",
+    "symbol": "{package} needs the symbol {needs}, which {partner} does not define",
+}
+"""How a package fails beside its partner, by the kind of row."""
+
+
 def _failure(first: AtlasRow, package: str, partner: str, more: str) -> str:
-    match first.kind:
-        case "guard" if first.needs == first.partner:  # its code lists the versions one by one
-            return f"{package} refuses {partner}{more}"
-        case "guard":
-            return f"{package} refuses {partner} and asks for {first.needs}{more}"
-        case "keyword":
-            return f"{package} passes {first.needs}{more}, unknown to {partner}"
-        case "register":
-            return f"{package} makes the call {first.needs}{more}, which {partner} refuses"
-        case "override":
-            return f"{package} does not accept the call {first.needs}{more} of {partner}"
-        case _:
-            return f"{package} needs {first.needs}{more}, which {partner} lacks"
+    if first.kind == "guard" and first.needs == first.partner:  # its code lists the versions one by one
+        return f"{package} refuses {partner}{more}"
+    template = _FAILURES.get(first.kind, _FAILURES["name"])
+    return template.format(package=package, partner=partner, needs=f"{first.needs}{more}")
 
 
 def who_has_it(row: AtlasRow, atlas: Atlas) -> str:

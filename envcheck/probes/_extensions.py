@@ -8,7 +8,6 @@ define them was read; otherwise nothing is reported.
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack
@@ -17,6 +16,7 @@ from envcheck.core import elf
 from envcheck.core.facts import Fact, Known, Unknown, package_key
 from envcheck.core.patterns import pattern
 from envcheck.core.records import NamedTuple
+from envcheck.core.torch_libraries import TORCH_LIBRARY, TORCH_SYMBOL
 from envcheck.host.files import open_ranges
 from envcheck.host.machine import Host
 from envcheck.probes.distributions import InstalledFiles
@@ -33,10 +33,6 @@ FIRST = 8
 SHOWN = 3
 """Missing names that a fact lists."""
 
-_TORCH_SYMBOL = re.compile(rb"_Z(?:T[ITVS]|GV)?N[KVRO]*(?:3c10|2at|5torch|6caffe2)|aoti_torch_|torch_[a-z]")
-"""Names in torch's C++ namespaces (Itanium mangling), and the C functions of its stable ABI."""
-
-_TORCH_LIBRARY = pattern(r"lib(?:c10|torch)(?:_(?:cpu|cuda|hip|xpu|python|cuda_cu|cuda_cpp))?\.so")
 _NEUTRAL = pattern(
     r"lib(?:c|m|dl|rt|pthread|stdc\+\+|gcc_s|gomp|omp|cu[a-zA-Z]+|nv[a-zA-Z]+|nccl)\.so|ld-linux"
 )
@@ -143,7 +139,7 @@ def _open_torch(host: Host, folder: str, files: ExitStack, until: float) -> _Tor
     exports = tuple(elf.Exports(module.read, module.library) for module in found)
     readable = {module.path for module, table in zip(found, exports, strict=True) if table.readable}
     if not readable.issuperset(_CORE) or not readable.issuperset(
-        name for name in names if _TORCH_LIBRARY.fullmatch(name)
+        name for name in names if TORCH_LIBRARY.fullmatch(name)
     ):
         return None
     runtime = (name for module in found for name in module.library.needed if _RUNTIME.fullmatch(name))
@@ -176,7 +172,7 @@ def _of_package(
         return _exports([*modules, *_modules(host, record.site, bundled, files)], len(paths))
 
     own = _Own(frozenset(path.rpartition("/")[2] for path in paths), own_exports)
-    linked = [module for module in modules if any(map(_TORCH_LIBRARY.fullmatch, module.library.needed))]
+    linked = [module for module in modules if any(map(TORCH_LIBRARY.fullmatch, module.library.needed))]
     if missing := _missing(host, linked, torch, own, record.site):
         more = [f"{len(missing) - SHOWN} more"] if len(missing) > SHOWN else []
         source = label(record.site, next(iter(missing.values())))
@@ -213,7 +209,7 @@ def _libraries_lacking(
     for name in needed:
         if name in own or name in torch.names:
             continue
-        if _TORCH_LIBRARY.fullmatch(name) or (
+        if TORCH_LIBRARY.fullmatch(name) or (
             _RUNTIME.fullmatch(name)
             and torch.runtime
             and name not in torch.runtime
@@ -247,7 +243,7 @@ def _symbols_lacking(module: _Module, torch: _Torch, own: _Own, lacking: Collect
         ):
             return
     undefined = elf.undefined_symbols(module.read, module.library) or ()
-    needed = (symbol for symbol in undefined if _TORCH_SYMBOL.match(symbol))
+    needed = (symbol for symbol in undefined if TORCH_SYMBOL.match(symbol))
     missing = [symbol for symbol in needed if not torch.define(symbol)]
     exports = own.exports() if missing else None
     if exports is not None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 import tarfile
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from tests.support.local_index import LocalIndex, sdist, serving, wheel
 from tests.support.paths import ROOT
 from tests.support.running import Outcome, envcheck
 from tests.unit.atlas.test_library_facts import container, image, library
+from tests.unit.probes.test_extensions import NEW_ERROR, ZEROS, compiled
 
 PYTHON = {
     "peft/__init__.py": b"from peft.model import x\n",
@@ -173,6 +175,36 @@ def test_a_large_library_that_the_list_names_is_read_once_and_not_kept(tmp_path:
     table = (tmp_path / "tables/releases/vllm.txt").read_text()
     assert "build 0.6.0.. gpu sm_80\n" in table
     assert "build 0.6.0.. torch ==2.4.0\n" in table
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
+def test_a_symbol_that_a_release_of_torch_does_not_define_is_a_row(tmp_path: Path) -> None:
+    def compile_library(name: str, needs: Sequence[str] = (), defines: Sequence[str] = ()) -> bytes:
+        options = [f"-Wl,-soname,{name}"]
+        path = tmp_path / "built" / name
+        return compiled("cc", path, needs=needs, defines=defines, options=options).read_bytes()
+
+    kernel = {"sgl_kernel/common_ops.abi3.so": compile_library("common_ops.abi3.so", needs=[ZEROS])}
+    files = dict([wheel("sgl-kernel", "0.2.0", tag="cp39-abi3-manylinux2014_x86_64", more=kernel)])
+    for version, defines in (("2.6.0", [ZEROS]), ("2.7.0", [NEW_ERROR])):
+        more = {"torch/lib/libtorch_cpu.so": compile_library("libtorch_cpu.so", defines=defines)}
+        files.update([wheel("torch", version, tag="cp311-cp311-manylinux1_x86_64", more=more)])
+    store, tables = tmp_path / "store", tmp_path / "tables"
+    row = f'["symbol", "{ZEROS}", "0.2.0", "2.7.0", "sgl_kernel/common_ops.abi3.so"]'
+    with serving(LocalIndex(files, ranges=True)) as index:
+        harvest(index, store, "torch", "sgl-kernel")
+        replace_file(store / "torch/2.7.0.zip", "release.json", without_symbols(store, "torch", "2.7.0"))
+        ran = harvest(index, store, "torch", "sgl-kernel", "-o", str(tables))
+    assert "torch: 2 releases, 0 fetched (0.0 MiB), 1 read again\n" in ran.err
+    assert row in (tables / "gaps/sgl-kernel.toml").read_text()
+
+
+def without_symbols(store: Path, package: str, version: str) -> bytes:
+    """Return the description of a release as it was written before symbols were read."""
+    row = description(store, package, version)
+    for facts in row["libraries"].values():
+        del facts["needs"], facts["defines"]
+    return json.dumps(row).encode()
 
 
 def test_what_releases_require_is_written_as_a_table_of_all_that_is_stored(tmp_path: Path) -> None:

@@ -287,7 +287,10 @@ def _fetch(reader: IndexReader, release: ListedRelease, package: AtlasPackage) -
 
 
 def _has_unread_libraries(package: AtlasPackage, release: ListedRelease, stored: Mapping[str, Any]) -> bool:
-    return bool(package.libraries and release.wheels) and "libraries" not in stored
+    if not package.libraries or not release.wheels:
+        return False
+    read = stored.get("libraries")
+    return read is None or (package.torch_symbols and any("needs" not in facts for facts in read.values()))
 
 
 def _add(total: _PackageTally, one: _PackageTally) -> None:

@@ -19,6 +19,7 @@ from envcheck.atlas.packages import AtlasPackage
 from envcheck.atlas.reader import PackageReader
 from envcheck.atlas.registrations import find_registrations
 from envcheck.atlas.repeats import without_repeats
+from envcheck.atlas.symbol_gaps import find_symbol_gaps
 from envcheck.commands.harvest.code_digest import code_digest, short_digest
 from envcheck.commands.harvest.store import ReleaseStore
 from envcheck.core.errors import InputError
@@ -196,7 +197,9 @@ def write_gap_tables(store: ReleaseStore, options: GapOptions, tell: Tell) -> st
     for package in options.asking:
         if package not in stored.readers:
             continue
-        rows = [*code_rows(package, stored.readers), *binary_rows(options.packages[package], options.table)]
+        listed = options.packages[package]
+        rows = [*code_rows(package, stored.readers), *binary_rows(listed, options.table)]
+        rows += symbol_rows(listed, store)
         stored.save()
         tell(f"{package}: {len(rows)} gaps")
         file = options.folder / "gaps" / f"{package}.toml"
@@ -214,6 +217,15 @@ def binary_rows(package: AtlasPackage, table: ReleaseTable) -> Iterator[AtlasRow
     if package.links_torch:
         for gap in find_binary_gaps(filter(None, rows), torch, package.binary_entry, package.stable_since):
             yield atlas_row(gap, table.versions(package.name), torch)
+
+
+def symbol_rows(package: AtlasPackage, store: ReleaseStore) -> Iterator[AtlasRow]:
+    """Yield the releases of torch that lack symbols which a package's compiled modules need."""
+    if package.torch_symbols and package.name != "torch":
+        releases, torch = (list(store.releases(name)) for name in (package.name, "torch"))
+        every = [[each.version for each in found] for found in (releases, torch)]
+        for gap in find_symbol_gaps(releases, torch, package.binary_entry):
+            yield atlas_row(gap, every[0], every[1])
 
 
 def code_rows(package: str, readers: Mapping[str, PackageReader]) -> Iterator[AtlasRow]:

@@ -76,7 +76,7 @@ def fetch_libraries(reader: IndexReader, wheel: ListedFile, package: AtlasPackag
         wanted = [
             name
             for name, size in archive.sizes().items()
-            if package.has_gpu_code(installed_path(name)) and size <= LIBRARY_LIMIT
+            if package.reads_library(installed_path(name)) and size <= LIBRARY_LIMIT
         ]
         return {name: read_library(data) for name, data in archive.read(wanted)}
 
