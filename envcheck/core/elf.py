@@ -184,6 +184,22 @@ def _undefined(read: Read, library: Library) -> tuple[bytes, ...] | None:
     return tuple(text[name - begin : text.find(b"\0", name - begin)] for name in required)
 
 
+def defined_symbols(read: Read, library: Library) -> tuple[bytes, ...] | None:
+    """Return the names of the symbols that a library defines for others; None if unreadable."""
+    number = len(Exports(read, library).hashes())
+    if not number:
+        return None
+    try:
+        (first,) = struct.unpack_from("<I", read(library.hashes + 4, 4))
+        at = library.symbols + first * _SYMBOL_SIZE
+        table = _exactly(read, at, number * _SYMBOL_SIZE)
+        text = read(library.names, library.names_size)
+    except (struct.error, ValueError, OverflowError):
+        return None
+    starts = (name for name, *_ in struct.iter_unpack("<IBBHQQ", table))
+    return tuple(text[start : text.find(b"\0", start)] for start in starts)
+
+
 class Exports:
     """Symbols that a library defines for others, looked up one by one in its DT_GNU_HASH table."""
 

@@ -35,6 +35,8 @@ _VALIDATED_AS = {"Value error": "ValueError", "Assertion failed": "AssertionErro
 
 _UNDEFINED = re.compile(r"(?:free variable|name) '(?P<name>\w+)' is not defined")
 
+_UNDEFINED_SYMBOL = re.compile(r": undefined symbol: (\w+)")
+
 _NONE = re.compile(
     r"'NoneType' object (?:has no attribute '(?P<name>\w+)'|is not (?P<not>subscriptable|iterable|callable))"
     r"|cannot unpack non-iterable (?P<unpacked>NoneType) object"
@@ -137,6 +139,14 @@ def undefined_name(event: Event) -> UndefinedName | None:
         if raised.name.endswith("NameError") and found:
             return UndefinedName(found["name"], raised.place)
     return None
+
+
+def undefined_symbol(event: Event) -> str:
+    """Return the first symbol that the loader reports as undefined in a library; empty if there is none."""
+    for raised in event.exceptions:
+        if found := _UNDEFINED_SYMBOL.search(raised.message):
+            return found[1]
+    return ""
 
 
 def refused_call(event: Event) -> RefusedCall | None:

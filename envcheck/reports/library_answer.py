@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from envcheck.core.elf import demangle
 from envcheck.core.facts import Inventory, package_key
 from envcheck.knowledge.given import ClassWith, PassedKeyword, SetAttribute
 from envcheck.knowledge.members import Membership
@@ -27,6 +28,7 @@ class LibraryAnswer(NamedTuple):
     some releases; `refused` the packages no release of which takes the keyword. `own` says that the user's
     own call may be at fault. `outdated` are the releases whose base class has the attribute that their own
     code asks for, while the object's class is another project's. `asked` says that the log shows who asks.
+    `symbols` are the releases of torch that define a symbol which a compiled extension needs.
     """
 
     raises: tuple[FoundRaise, ...] = ()
@@ -41,6 +43,7 @@ class LibraryAnswer(NamedTuple):
     refused: tuple[Membership, ...] = ()
     outdated: tuple[Membership, ...] = ()
     asked: bool = True
+    symbols: tuple[Membership, ...] = ()
 
 
 def of_some_releases(places: Sequence[SetAttribute]) -> bool:
@@ -170,6 +173,8 @@ def _keyword_lines(library: LibraryAnswer) -> Iterator[str]:
         yield f"    has it  {has.package} {has.releases}: {has.owner}"
     if library.defined:
         yield f"    advice  {_advice_on_copies(library.defined[0].package)}"
+    for has in library.symbols:
+        yield f"    has it  {has.package} {has.releases} (wheels): {demangle(has.owner)}"
     for has in library.refused[:_FEW]:
         yield f"    takes   none of {has.package} {has.releases}: {has.owner}{has.has}"
     if library.refused:
@@ -230,5 +235,8 @@ def library_tree(library: LibraryAnswer) -> dict[str, Any]:
         ],
         "defined": [
             {"package": has.package, "releases": has.releases, "path": has.owner} for has in library.defined
+        ],
+        "symbols": [
+            {"package": has.package, "releases": has.releases, "symbol": has.owner} for has in library.symbols
         ],
     }

@@ -1125,6 +1125,27 @@ def test_what_the_text_proves_goes_before_what_versions_would_have_to_prove(tmp_
     assert "  known  flash-attn 2.8 wheels do not load" in ran.out
 
 
+@pytest.mark.parametrize(
+    ("library", "symbol", "said"),
+    [
+        (
+            "flash_attn_2_cuda.so",
+            "_ZN3c104cuda9SetDeviceEi",
+            "torch 2.1.0 to 2.2.2 (wheels): c10::cuda::SetDevice",
+        ),
+        ("ours.so", "torch_from_blob", "torch from 2.11.0 on (wheels): torch_from_blob"),
+        ("ours.so", "_ZN3c104nameEv", ""),
+    ],
+)
+def test_which_torch_an_extension_was_compiled_for_follows_from_the_symbol(
+    tmp_path: Path, library: str, symbol: str, said: str
+) -> None:
+    (tmp_path / "log").write_text(f"ImportError: /e/{library}: undefined symbol: {symbol}\n")
+    ran = envcheck("explain", "log", cwd=tmp_path)
+    assert (f"    has it  {said}\n" in ran.out) == bool(said)
+    assert ("has it" in ran.out) == bool(said)
+
+
 def test_a_refused_setting_is_named_with_what_to_write(tmp_path: Path) -> None:
     (tmp_path / "log").write_text(
         "Traceback (most recent call last):\n"

@@ -18,6 +18,7 @@ from envcheck.knowledge import given, members, raised
 from envcheck.knowledge.given import SetAttribute
 from envcheck.knowledge.members import Membership
 from envcheck.knowledge.names import modules_that_define
+from envcheck.knowledge.torch_symbols import releases_that_define
 from envcheck.logs import diagnosis as log_diagnosis
 from envcheck.logs import library_questions, missing_names
 from envcheck.logs.diagnosis import Cause
@@ -37,9 +38,11 @@ def answer(
     `log_text` is what the log says elsewhere: of several libraries that raise a message, those whose files it
     names are meant.
 
-    If a signature matched it, only the parameters of a function can say more, and only if its text has
-    several causes.
+    If a signature matched it, only an undefined symbol can say more, or the parameters of a function if the
+    text of the signature has several causes.
     """
+    if symbol := library_questions.undefined_symbol(cause.event):
+        return _on_symbol(symbol)
     distributions = {row["module"]: row["package"] for row in tables.get("import_name", ())}
     if cause.match is not None:
         refused = library_questions.refused_call(cause.event) if cause.match.signature.ambiguous else None
@@ -96,7 +99,7 @@ def stated_package_that_takes(event: Event, inventory: Inventory) -> str:
 
 def with_kind(cause: Cause, library: LibraryAnswer) -> Cause:
     """Return the cause; its kind says that a library's check or a difference between releases explains it."""
-    if library.members or library.passed or library.defined or library.outdated:
+    if library.members or library.passed or library.defined or library.outdated or library.symbols:
         return cause if library.own else cause._replace(kind="version")
     if library.optional:
         return cause._replace(kind="missing")
@@ -110,6 +113,12 @@ def with_kind(cause: Cause, library: LibraryAnswer) -> Cause:
     if told and library.raises and (alone or library.raises[0].row.is_check):
         return cause._replace(kind="check")
     return cause
+
+
+def _on_symbol(symbol: str) -> LibraryAnswer | None:
+    """Return which releases of torch define a symbol that an extension needs."""
+    found = releases_that_define(text_of("symbols", "torch"), symbol)
+    return LibraryAnswer(symbols=(found,)) if found is not None else None
 
 
 def _on_name(undefined: UndefinedName, distributions: Mapping[str, str]) -> LibraryAnswer | None:
