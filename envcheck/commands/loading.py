@@ -51,7 +51,7 @@ def knowledge(overlay_files: Sequence[str] = ()) -> Matrix:
 def load_matrix(keys: Vocabulary, overlay_files: Sequence[str] = (), *, errors_only: bool = False) -> Matrix:
     """Load the knowledge shipped with envcheck (JSON in a wheel, TOML in a checkout) and the user's overlays.
 
-    `errors_only` may leave out rules below error level, which makes loading faster for `pin`.
+    `errors_only` may leave out rules below error level, which makes loading faster for `fit`.
 
     Raises:
         MatrixError: compat/ has mistakes; names all of them.

@@ -128,7 +128,7 @@ def freeze_vocabulary(vocabulary: Vocabulary) -> dict[str, Any]:
 def thaw_matrix(frozen: Sequence[Any], *, errors_only: bool = False) -> Matrix:
     """Return the matrix that `freeze_matrix` wrote, without validating or parsing it again.
 
-    With `errors_only`, return only the rules at error level: pin uses no others.
+    With `errors_only`, return only the rules at error level: fit uses no others.
     """
     (
         comparison_rows,
