@@ -72,8 +72,8 @@ def heading(finding: Finding, lang: Language) -> Heading:
 def details(finding: Finding, report: Report) -> Iterator[Detail]:
     """Yield all details of a finding: fixes, GPUs concerned, evidence, reason and sources."""
     lang, rule = report.language, finding.rule
-    for fix in finding.fixes:
-        yield from _fix(lang.say("fix"), fix, finding, report)
+    for number, fix in enumerate(finding.fixes):
+        yield from _fix(lang.say("or" if number else "fix"), fix, finding, report)
     yield from _without_fix(finding, lang)
     yield from _devices(finding, lang)
     for number, evidence in enumerate(finding.evidence):

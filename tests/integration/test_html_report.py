@@ -14,6 +14,7 @@ from envcheck.core.sanitize import Private
 from envcheck.reports import render
 from tests.integration.test_matrix_page import Page, browser
 from tests.support.hostile import TEXTS
+from tests.support.running import envcheck
 from tests.unit.reports.test_formats import poisoned, rich
 
 __all__ = ["browser"]
@@ -49,6 +50,18 @@ def test_a_full_report_is_one_small_file_that_loads_nothing() -> None:
     assert "unsafe" not in text
     for outside in ("<link", " src=", "@import", "url(", "fetch(", "XMLHttpRequest", "style="):
         assert outside not in text
+
+
+def test_code_in_a_title_is_shown_as_code_and_a_second_fix_as_another_way(tmp_path: Path) -> None:
+    facts = tmp_path / "facts.toml"
+    facts.write_text(
+        'complete = ["pkg"]\n[pkg]\ntorch = "2.9.0"\nvllm = "0.12.0"\ntransformers = "5.2.0"\n', "utf-8"
+    )
+    page = envcheck("doctor", "--facts", str(facts), "--output", str(tmp_path / "page.html"))
+    text = (tmp_path / "page.html").read_text("utf-8")
+    assert page.code == 1
+    assert "<h3><code>from vllm import LLM</code> fails" in text
+    assert "<dt>or</dt>" in text
 
 
 def test_a_page_of_a_thousand_packages_is_small_too() -> None:

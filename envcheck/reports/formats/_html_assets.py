@@ -37,6 +37,7 @@ h1 .mark { flex:none; display:grid; place-items:center; width:1.55em; height:1.5
 .count { font-size:.9rem; margin-top:3px; }
 code, pre, th, .because td, .all td { font-family:ui-monospace,monospace; font-size:.84em; }
 code { overflow-wrap:anywhere; }
+h1 code, h3 code { font-weight:600; }
 a { color:var(--link); overflow-wrap:anywhere; }
 :focus-visible { outline:3px solid var(--link); outline-offset:2px; border-radius:4px; }
 h2 { font-size:1.12rem; margin:34px 0 12px; letter-spacing:-.01em; }

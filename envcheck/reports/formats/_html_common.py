@@ -13,3 +13,13 @@ _ENTITIES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;"
 def escape(text: str) -> str:
     """Escape text for the page, or for a quoted attribute."""
     return inline(text).translate(_ENTITIES)
+
+
+def with_code(text: str) -> str:
+    """Escape text for the page, and show as code what stands between backticks."""
+    parts = text.split("`")
+    if len(parts) % 2 == 0:  # a backtick without its partner
+        return escape(text)
+    return "".join(
+        f"<code>{escape(part)}</code>" if number % 2 else escape(part) for number, part in enumerate(parts)
+    )

@@ -29,7 +29,7 @@ from envcheck.reports.details import (
 )
 from envcheck.reports.findings import place_of
 from envcheck.reports.formats._html_assets import SCRIPT, STYLE
-from envcheck.reports.formats._html_common import MARK_ORDER, escape
+from envcheck.reports.formats._html_common import MARK_ORDER, escape, with_code
 from envcheck.reports.formats._html_picture import picture
 from envcheck.reports.headline import headline
 from envcheck.reports.overview import MARKS, categories
@@ -98,7 +98,7 @@ def _header(report: Report) -> Iterator[str]:
     yield f'<header class="{state}">'
     yield f'<p class="brand">envcheck{_target(report)}</p>'
     sign = f'<span class="mark" aria-hidden="true">{MARKS[state]}</span>'
-    yield f"<h1>{sign} <span>{escape(answer)}</span></h1>"
+    yield f"<h1>{sign} <span>{with_code(answer)}</span></h1>"
     yield f'<p class="subject">{judged} <code>{subject}</code></p>'
     if advice := way_out(report):
         yield f'<p class="subject">{escape(advice)}</p>'
@@ -202,7 +202,7 @@ def _article_head(number: int, mark: str, word: str, title: str, *, unfolded: bo
     yield f'<article id="f{number}" class="{mark}" data-mark="{mark}">'
     yield f"<details{' open' if unfolded else ''}><summary>"
     yield f'<span class="pill"><span aria-hidden="true">{MARKS[mark]}</span> {escape(word)}</span>'
-    yield f"<h3>{escape(title)}</h3></summary>"
+    yield f"<h3>{with_code(title)}</h3></summary>"
 
 
 def _evidence(finding: Finding, report: Report) -> Iterator[str]:
@@ -235,7 +235,7 @@ def _listed(found: Iterable[Detail]) -> Iterator[str]:
 def _linked(text: str, url: str) -> str:
     """Return the escaped text, with its address as a link if that is an http or https one."""
     if not url.startswith(("https://", "http://")):
-        return escape(text)
+        return with_code(text)
     before, _, after = text.partition(url)
     anchor = f'<a href="{escape(url)}" rel="noreferrer noopener">{escape(url)}</a>'
     return f"{escape(before)}{anchor}{escape(after)}"
@@ -278,7 +278,7 @@ def _conditional(report: Report) -> Iterator[str]:
 def _conditional_list(rows: Iterable[ConditionalRow]) -> Iterator[str]:
     yield '<ul class="conditional">'
     for row in rows:
-        text = f'<span class="dim">{escape(row.when)}:</span> {escape(row.title)}'
+        text = f'<span class="dim">{escape(row.when)}:</span> {with_code(row.title)}'
         yield f"<li>{text} <code>{escape(row.rule)}</code></li>"
     yield "</ul>"
 
