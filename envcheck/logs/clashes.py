@@ -13,6 +13,14 @@ _DEPENDS = re.compile(
 _ASKED = re.compile(rf"(?:you require|The user requested(?: \(constraint\))?) ({_REQUIREMENT})")
 _CONCLUDED = re.compile(r"conclude that (?:you require )?[^.;]*")
 _BOTH = re.compile(rf"({_REQUIREMENT}) depends on both ({_REQUIREMENT}) and ({_REQUIREMENT})")
+_ABSENT = re.compile(
+    rf"there (?:is|are) no versions? of ({_REQUIREMENT})"
+    rf"|({_REQUIREMENT}) (?:was|were) not found in the (?:package registry|provided package locations|cache)"
+    rf"|({_REQUIREMENT}) has no (?:usable )?wheels"
+)
+_MARKER = re.compile(r"\{[^{}]{0,200}\}")
+"""The condition that uv writes behind a name: `torch{platform_machine == 'x86_64'}==2.6.0`."""
+
 _IN_BRACKETS = re.compile(r"(?<=[\w\]]) \((?:([<>=!~^][^()]*)|(\d[^()\s]*))\)")
 """How poetry writes a version after a name: `trl (^0.9)`, `trl (0.9.6)`."""
 _BOX = re.compile("[│╰─▶├\\u00d7╭╮╯]")
@@ -20,7 +28,7 @@ _BOX = re.compile("[│╰─▶├\\u00d7╭╮╯]")
 
 def clashing_requirements(text: str) -> tuple[str, ...]:
     """Return the requirements in an installer's output, each once: `a 1.0 requires b<2, found b 3`."""
-    joined = " ".join(_BOX.sub(" ", text).split())
+    joined = _joined(text)
     joined = _CONCLUDED.sub("", joined)
     joined = _IN_BRACKETS.sub(lambda match: match[1] or f" {match[2]}", joined)
     joined = _BOTH.sub(r"\1 depends on \2 \1 depends on \3", joined)
@@ -31,6 +39,17 @@ def clashing_requirements(text: str) -> tuple[str, ...]:
     for match in _ASKED.finditer(joined):
         found[f"asked for: {_stripped(match[1])}"] = None
     return tuple(found)
+
+
+def absent_releases(text: str) -> tuple[str, ...]:
+    """Return what an installer found no release or no wheel of, each once: `torch==2.6.0+cpu`."""
+    found = (next(filter(None, match.groups())) for match in _ABSENT.finditer(_joined(text)))
+    return tuple(dict.fromkeys(map(_stripped, found)))
+
+
+def _joined(text: str) -> str:
+    """Return a text on one line, without the boxes and the markers that uv draws and writes."""
+    return _MARKER.sub("", " ".join(_BOX.sub(" ", text).split()))
 
 
 def _stripped(requirement: str) -> str:

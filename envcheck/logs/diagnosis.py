@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from envcheck.core.facts import Inventory, Tri, Unknown, package_key
@@ -146,7 +146,11 @@ def diagnose(
         cause for cause in causes if cause.event.last < first.event.first and cause.event.what != "stated"
     )
     ends = [cause for cause in causes if cause.event.what == "ended" and cause is not first]
+    if _says_only_that_it_failed(first):  # what ended before it is no consequence of it
+        survived = tuple(cause for cause in survived if cause not in ends)
+        ends = [cause for cause in ends if cause.event.first > first.event.first]
     follows += ends if first.event.what != "ended" else [cause for cause in ends if cause.event.ranks]
+    survived = tuple(cause for cause in survived if cause not in follows)
     apart = [
         cause for cause in causes if cause is not first and cause not in survived and cause not in follows
     ]
@@ -200,7 +204,7 @@ def _matches(
         matched = {text for texts in hits.values() for text in texts}
         if not matched:
             continue
-        home = min(hits, key=lambda index: (-len(hits[index]), _EVENT_ORDER.index(events[index].what), index))
+        home = _home(hits, events)
         lines = {
             _line(events[number], at)
             for number, texts in hits.items()
@@ -213,6 +217,28 @@ def _matches(
         elif match.score > _MIN_PARTIAL_SCORE and _says_enough(signature, matched, events[home].text):
             partial.append(match._replace(partial=True))
     return tuple(full), tuple(partial)
+
+
+def _home(hits: Mapping[int, Mapping[int, int]], events: Sequence[Event]) -> int:
+    """Return the event that a signature is about: the one with most of its texts.
+
+    If that is a passage, and a failure that stands in it has one of the texts, it is that failure.
+    """
+
+    def preference(index: int) -> tuple[int, int, int]:
+        return -len(hits[index]), _EVENT_ORDER.index(events[index].what), index
+
+    home = min(hits, key=preference)
+    passage = events[home]
+    within = [
+        index
+        for index in hits
+        if events[index].what in ("raised", "stated")
+        and passage.first <= events[index].first
+        and events[index].last <= passage.last
+    ]
+    raised = [index for index in within if events[index].exceptions]
+    return min(raised or within or [home], key=preference) if passage.what == "said" else home
 
 
 def _says_enough(signature: Signature, matched: Iterable[int], text: str) -> bool:

@@ -82,6 +82,10 @@ def commands(text: str, number: int, tables: Tables) -> Iterator[tuple[str, int]
             yield match["command"], number + text.count("\n", 0, match.start())
 
 
+OF_NVIDIA = re.compile(r"(?i)cuda|nvidia|nccl|nvcc|cudnn|cublas")
+"""Words of a text on NVIDIA's software, which says nothing to a log of another platform."""
+
+
 class Platform(NamedTuple):
     """An accelerator or system other than NVIDIA's that a log comes from, and the line that shows it."""
 

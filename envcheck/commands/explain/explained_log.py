@@ -125,14 +125,18 @@ def explain_chunks(
 
 
 def _failed_in(diagnosis: Diagnosis, tables: Mapping[str, Any]) -> str:
-    """Return the package whose line failed, empty if it is torch, through which every training goes."""
+    """Return the package whose line failed, empty if it only runs or checks what others give it."""
     if diagnosis.cause is None or any(
         missing_names.is_of_lazy_import(raised.message) for raised in diagnosis.cause.event.exceptions[-1:]
     ):
         return ""
     distributions = {row["module"]: row["package"] for row in tables.get("import_name", ())}
     package = missing_names.package_of(diagnosis.cause.place, distributions)
-    return "" if package == "torch" else package
+    return "" if package in _ONLY_CARRIES_OUT else package
+
+
+_ONLY_CARRIES_OUT = frozenset({"torch", "pydantic", "pydantic-core", "hydra-core", "fire", "click", "ray"})
+"""Packages through which other code is run or checked, so that the last line in them says nothing."""
 
 
 def _without_contradicted(

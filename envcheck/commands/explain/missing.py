@@ -95,7 +95,7 @@ def missing_answer(
         takes = library_answers.stated_package_that_takes(cause.event, inventory)
     return MissingAnswer(
         missing,
-        () if published_names.answer is InReleases.NONE or missing.plain_word else rules,
+        () if certain or missing.plain_word else rules,
         ranges,
         is_known,
         calls,
@@ -125,11 +125,7 @@ def _ranges(missing: MissingName, presence: Presence, known: ExplainKnowledge) -
     # Where a guard skips the import, releases may lack the name as well, so a row with gaps says less.
     paths = {each.partition(": ")[0] for each in named}
     # If it is known which releases have it, what others ask for below it says nothing.
-    asked = tuple(
-        row
-        for row in asked
-        if (row.partition(": ")[0] in paths and "," not in row.partition(";")[0]) or not paths
-    )
+    asked = tuple(row for row in asked if not paths or any(row.startswith(each) for each in named))
     return (*ranges, *(each for each in named if not any(row.startswith(each) for row in asked)), *asked)
 
 

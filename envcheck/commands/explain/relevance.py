@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from envcheck.commands.explain.known import ExplainKnowledge
 from envcheck.core.facts import (
     package_name,
@@ -11,6 +9,7 @@ from envcheck.core.facts import (
 from envcheck.core.rules import Matrix, Rule
 from envcheck.knowledge.log_signatures import Signature
 from envcheck.logs import missing_names
+from envcheck.logs.environment import OF_NVIDIA
 from envcheck.logs.events import Event
 from envcheck.logs.stated_versions import StatedVersions, contradicts_releases, contradicts_rule
 from envcheck.logs.statements import refused_model_type
@@ -21,7 +20,7 @@ def is_of_cuda(signature: Signature, matrix: Matrix) -> bool:
     rule = matrix.rule(signature.rule) if signature.rule else None
     if rule is None:
         texts = (signature.title, signature.advice, *(pattern.pattern for pattern in signature.patterns))
-        return bool(_OF_CUDA.search(" ".join(texts)))
+        return bool(OF_NVIDIA.search(" ".join(texts)))
     keys = [clause.key for table in rule.when for clause in table]
     return any(key.startswith(("cuda.", "driver.", "gpu.", "gpus.", "nccl.")) for key in keys)
 
@@ -86,6 +85,3 @@ def with_kind_of_rule(signature: Signature, matrix: Matrix) -> Signature:
         return signature
     keys = {clause.key for table in rule.when for clause in table}
     return signature._replace(kind="setting") if all(key.startswith("train.") for key in keys) else signature
-
-
-_OF_CUDA = re.compile(r"(?i)cuda|nvidia|nccl|nvcc|cudnn|cublas")

@@ -8,9 +8,10 @@ from collections.abc import Iterator, Sequence
 from envcheck.core.sanitize import hide_secrets
 from envcheck.knowledge.log_signatures import KINDS
 from envcheck.knowledge.members import Membership
-from envcheck.logs.clashes import clashing_requirements
+from envcheck.logs.clashes import absent_releases, clashing_requirements
 from envcheck.logs.diagnosis import Cause, EnvironmentMatch, own_code
-from envcheck.logs.events import without_wrapper
+from envcheck.logs.environment import OF_NVIDIA
+from envcheck.logs.events import FailureForm, without_wrapper
 from envcheck.logs.library_questions import asserted, expression_that_is_none, setting_that_is_none
 from envcheck.reports import code_conditions
 from envcheck.reports.explanation.known import (
@@ -54,7 +55,7 @@ def cause_lines(cause: Cause, explanation: Explanation, *, in_full: bool) -> Ite
     yield from _none_lines(cause)
     if explanation.library is None:
         yield from _assertion_lines(cause)
-    yield from _refused_lines(explanation)
+    yield from _refused_lines(cause, explanation)
     yield from _form_lines(cause, explanation)
     yield from missing_lines(explanation)
     means = cause.event.form is not None and cause.event.form.means and not in_full
@@ -140,8 +141,10 @@ def consequence_lines(explanation: Explanation) -> Iterator[str]:
     yield from _form_lines(first, explanation)
 
 
-def _refused_lines(explanation: Explanation) -> Iterator[str]:
+def _refused_lines(cause: Cause, explanation: Explanation) -> Iterator[str]:
     """Yield the settings whose values are refused, each with what to do about it."""
+    if _is_open(cause):
+        return
     for answer in explanation.refused[:LISTED]:
         value = answer.value
         yield f"    setting {f'{value.field}: ' if value.field else ''}{hide_secrets(value.reason)[:LONG]}"
@@ -160,21 +163,47 @@ _INSTALLS = re.compile(
 """Kinds of failures in whose text sentences such as `a requires b` name requirements that may clash."""
 
 
+def _is_open(cause: Cause) -> bool:
+    """Return whether the form of a cause has several causes, so that a refused value need not be one."""
+    return cause.event.form is not None and cause.event.form.kind == "open"
+
+
+def _of_platform(form: FailureForm | None, explanation: Explanation) -> FailureForm | None:
+    """Return what a form shows, without texts on NVIDIA's software if the log is of another platform."""
+    if form is None or explanation.platform is None:
+        return form
+    means, advice = ("" if OF_NVIDIA.search(text) else text for text in (form.means, form.advice))
+    return form._replace(means=means, advice=advice)
+
+
 def _form_lines(cause: Cause, explanation: Explanation) -> Iterator[str]:
     """Yield the meaning of the line's form, or of the signal that ended a process, and the advice for it.
 
     A general advice is left out if the refused settings themselves are listed.
     """
-    form = cause.event.form
+    form = _of_platform(cause.event.form, explanation)
     if form is None or (cause.match is not None and not leaves_open(cause, explanation)):
         return
     if form.means:
         yield f"    means   {form.means}"
+    absent: tuple[str, ...] = ()
     if form.kind in _OF_INSTALLERS and _INSTALLS.search(cause.event.text):
-        for requirement in clashing_requirements(cause.event.text)[:LISTED]:
+        absent = absent_releases(cause.event.text)
+        yield from (
+            f"    absent  no release or wheel of {requirement} is offered" for requirement in absent[:FEW]
+        )
+        for requirement in clashing_requirements(cause.event.text)[:LISTED] if not absent else ():
             yield f"    clash   {requirement}"
-    if form.advice and not explanation.refused:
+    if absent:
+        yield f"    advice  {_ON_ABSENT}"
+    elif form.advice and (_is_open(cause) or not explanation.refused):
         yield f"    advice  {form.advice}"
+
+
+_ON_ABSENT = (
+    "The index that the installer asks has no such release for this Python and platform: ask for one that is "
+    "there, or name the index that has it (builds of torch such as +cpu and +cu128 are on PyTorch's own)"
+)
 
 
 def _kind(cause: Cause) -> str:

@@ -158,8 +158,11 @@ def _advice_on_what_is_imported(answer: MissingAnswer, root: str) -> str:
     if answer.own_file:
         hides = f" (it hides the package {lacks}: rename it)" if answer.is_known else ""
         return f"look there for the name, or for an import above it that failed{hides}"
+    missing = answer.missing
+    of_import = missing.kind == "name" and not missing.attribute
+    named = f"from {missing.module} import {missing.name}" if of_import else f"import {root}"
     return (
-        f'run python -c "import {root}" alone in this environment: an error that it shows is the cause. If '
+        f'run python -c "{named}" alone in this environment: another error that it shows is the cause. If '
         "it shows none, two threads or processes import it at once, or it is in a circle of imports; "
         f"otherwise uninstall {lacks} until pip finds none, and install it again"
     )

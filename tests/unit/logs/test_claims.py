@@ -759,3 +759,101 @@ def test_nobody_is_said_to_pass_an_argument_to_a_function_of_no_library(explaine
     )
 
     assert "passes " not in answer(explained(said))
+
+
+def test_installers_that_found_no_release_are_not_said_to_have_found_a_clash(explained: Explain) -> None:
+    told = answer(
+        explained(
+            "  x No solution found when resolving dependencies for split (sys_platform == 'darwin'):\n"
+            "  ╰─▶ Because there is no version of torch{sys_platform == 'darwin'}==2.6.0+cpu and your project\n"
+            "      depends on torch{sys_platform == 'darwin'}==2.6.0+cpu, we can conclude that your project's\n"
+            "      requirements are unsatisfiable.\n"
+        )
+    )
+
+    assert "no release or wheel of torch==2.6.0+cpu is offered" in told
+    assert "clash" not in told
+
+
+def test_the_requirements_below_pips_error_belong_to_it(explained: Explain) -> None:
+    found = explained(
+        "ERROR: Cannot install -r requirements.txt (line 36) and tokenizers==0.10.3 because these package "
+        "versions have conflicting dependencies.\n\nThe conflict is caused by:\n"
+        "    The user requested tokenizers==0.10.3\n"
+        "    transformers 4.32.0 depends on tokenizers!=0.11.3, <0.14 and >=0.11.1\n"
+    )
+
+    assert "clash   asked for: tokenizers==0.10.3" in answer(found)
+    assert not found.diagnosis.apart
+
+
+@pytest.mark.parametrize(
+    ("log", "platform"),
+    [
+        ("Error invalid device function at line 679 in file /bitsandbytes/csrc/ops.hip\n", "ROCm"),
+        (
+            "OSError: /usr/local/Ascend/nnal/atb/latest/lib/libtbe_adapter.so: undefined symbol: _ZN3Mki2DlC1Eb\n",
+            "Ascend",
+        ),
+        ("RuntimeError: Placeholder storage has not been allocated on MPS device!\n", "macOS"),
+    ],
+)
+def test_a_log_of_another_accelerator_hears_nothing_of_cuda(
+    log: str, platform: str, explained: Explain
+) -> None:
+    found = explained(log)
+    told = answer(found).partition("log of")[0]
+
+    assert found.platform is not None
+    assert found.platform.name == platform
+    assert "CUDA" not in told
+    assert "pip install --force-reinstall" not in told
+
+
+def test_a_json_file_that_does_not_parse_is_no_refused_setting(explained: Explain) -> None:
+    found = explained(
+        "pydantic_core._pydantic_core.ValidationError: 1 validation error for ModelConfig\n"
+        "  Value error, Expecting value: line 1 column 1 (char 0) [type=value_error, input_value=ArgsKwargs((), "
+        "{'model': None}), input_type=ArgsKwargs]\n"
+    )
+
+    assert cause_of(found).kind == "open"
+    assert "git-lfs" in answer(found)
+    assert "setting" not in answer(found)
+
+
+def test_a_compiler_that_was_killed_was_not_survived(explained: Explain) -> None:
+    found = explained(
+        "/usr/local/cuda/bin/nvcc -c flash_bwd_hdim128_bf16_sm80.cu -o flash_bwd_hdim128_bf16_sm80.o\n"
+        "Killed\nninja: build stopped: subcommand failed.\n"
+        + traceback(
+            "subprocess.CalledProcessError: Command '['ninja', '-v']' returned non-zero exit status 1.",
+            (f"{SITE}/torch/utils/cpp_extension.py", 1902, "_run_ninja_build", "subprocess.run("),
+        )
+    )
+
+    assert not found.diagnosis.survived
+    assert "MAX_JOBS" in answer(found)
+
+
+def test_a_word_that_this_peft_does_not_know_is_not_advised(explained: Explain) -> None:
+    told = answer(explained("ValueError: Target modules all-linear not found in the base model.\n"))
+
+    assert "Upgrade peft to 0.8.0" in told
+    assert 'Use target_modules="all-linear"' not in told
+
+
+def test_rules_on_a_name_that_every_release_has_are_not_listed(explained: Explain) -> None:
+    told = answer(
+        explained(
+            traceback(
+                "ImportError: cannot import name 'Trainer' from 'transformers' "
+                f"({SITE}/transformers/__init__.py)",
+                ("/home/me/train.py", 20, "<module>", "from transformers import ("),
+            )
+        )
+    )
+
+    assert "which every release of transformers has" in told
+    assert "    rule  " not in told
+    assert 'python -c "from transformers import Trainer"' in told
