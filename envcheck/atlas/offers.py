@@ -249,6 +249,7 @@ class ReleaseOffers:
         computed = summary.computed and not self._stubs(module)  # the stubs list what such a root computes
         unknown = starred.way is Way.UNKNOWN or computed or name in (summary.answers or ())
         unknown = unknown or self._may_answer(summary, module, name) or self._fills_itself(module)
+        unknown = unknown or any(each.may_hold(module, name) for each in self.modules.patched)
         replacement = self.modules.replacement(module)
         if replacement and replacement != module and not unknown:
             return self.find(replacement, name)

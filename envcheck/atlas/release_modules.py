@@ -9,6 +9,7 @@ from enum import Enum
 from functools import cached_property
 
 from envcheck.atlas.aliases import UNREAD
+from envcheck.atlas.patched_modules import PatchedNames, patched_names
 from envcheck.atlas.python_file import read_python_file
 from envcheck.atlas.release import PublishedRelease
 from envcheck.atlas.summary import OWN_NAME, FileSummary, ImportOrigin, ModuleAlias
@@ -31,6 +32,7 @@ _FORMS = (
 )
 _REGISTERING = (b"sys.modules", b"sys.meta_path")
 _DEEPEST_REGISTERING_FILE = 2
+_DEEPEST_PATCHING_FILE = 3
 
 
 @dataclass(frozen=True)
@@ -240,6 +242,16 @@ class ReleaseModules:
                 summary = self.summary(module)
                 if summary is not None:
                     yield module, summary
+
+    @cached_property
+    def patched(self) -> tuple[PatchedNames, ...]:
+        """Return the names that the files near the root put into other modules."""
+        found: list[PatchedNames] = []
+        for path in sorted(self.held):
+            if path.count("/") <= _DEEPEST_PATCHING_FILE and path.endswith(".py"):
+                module = path.removesuffix(".py").replace("/", ".")
+                found += patched_names(self.release.files.read(path), module, self.tops)
+        return tuple(found)
 
     def below(self, module: str) -> Sequence[str]:
         """Return the source modules below a package, except packages themselves."""

@@ -239,3 +239,46 @@ if is_available():
 def test_star_imports_in_a_circle_end() -> None:
     circle = offers("x", {"x/": "from .a import *", "x.a": "from .b import *", "x.b": "from .a import *"})
     assert circle.name("x", "Trainer") is not YES
+
+
+GRAVEYARD = """
+import x.pytorch as pl
+from x.pytorch.plugins import Precision
+
+def patch():
+    for module_name, old in (("amp", "MixedPlugin"),):
+        module = getattr(pl.plugins, module_name)
+        setattr(module, old, Precision)
+        setattr(pl.plugins, old, Precision)
+    setattr(pl, "Gone", Precision)
+    setattr(other, "Elsewhere", 1)
+
+patch()
+"""
+
+
+@pytest.mark.parametrize(
+    ("module", "asked", "answer"),
+    [
+        ("x.pytorch.plugins", "MixedPlugin", UNKNOWN),
+        ("x.pytorch.plugins.amp", "MixedPlugin", UNKNOWN),
+        ("x.pytorch", "Gone", UNKNOWN),
+        ("x.pytorch", "MixedPlugin", NO),
+        ("x.pytorch.plugins", "Dropped", NO),
+        ("x.fabric", "Elsewhere", NO),
+    ],
+)
+def test_a_name_that_another_file_of_the_package_may_put_into_a_module_is_unknown(
+    module: str, asked: str, answer: OfferAnswer
+) -> None:
+    empty = dict.fromkeys(("x/", "x.fabric", "x.pytorch.plugins.amp"), "")
+    plugins = {"x.pytorch.plugins/": "class Precision: ..."}
+    files = {**empty, **plugins, "x.pytorch/": "from x.pytorch import old", "x.pytorch.old": GRAVEYARD}
+    assert offers("x", files).name(module, asked) is answer
+
+
+def test_a_relative_import_and_a_file_that_is_no_python_are_read_too() -> None:
+    patching = "from . import plugins\nsetattr(plugins, 'Old', 1)\n"
+    files = {"x/": patching, "x.plugins": "", "x.broken": "setattr(plugins, 'Older', 1"}
+    assert offers("x", files).name("x.plugins", "Old") is UNKNOWN
+    assert offers("x", files).name("x.plugins", "Older") is NO
