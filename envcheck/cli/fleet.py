@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from envcheck.core.i18n import Language
     from envcheck.fleet.summary import FleetReport
 
-SourceArgument = Annotated[
-    str | None,
+SourcesArgument = Annotated[
+    list[str] | None,
     CommandArgument(
-        metavar="[FILE|FOLDER|-]",
-        help="Facts of the nodes: JSON lines, one node per line, or a folder of facts files "
-        "(see `facts --name`).",
+        metavar="[FILE|FOLDER|-]...",
+        help="Facts of the nodes: JSON lines, one node per line, facts files (see `facts --name`), or "
+        "folders of them.",
     ),
 ]
 ViaOption = Annotated[
@@ -65,7 +65,7 @@ JobOption = Annotated[
 
 
 def command(
-    source: SourceArgument = None,
+    sources: SourcesArgument = None,
     via: ViaOption = "",
     ray: RayOption = "",
     expect: ExpectOption = "",
@@ -87,7 +87,7 @@ def command(
 ) -> int:
     """Judge many nodes: what fails on each, which nodes differ, and whether a job may start on them.
 
-    The facts come from a file or a folder, from all ranks under torchrun, srun or mpirun, or from a Ray
+    The facts come from files or folders, from all ranks under torchrun, srun or mpirun, or from a Ray
     cluster.
     Exit codes: 0 the job may start, 1 it may not (an error on a node, or nodes differ in a fact that must be
     equal), 2 wrong usage, 3 cannot tell (a node is missing, a record cannot be read, nothing to judge).
@@ -98,14 +98,14 @@ def command(
         check_replaceable(Path(file))
     as_json = as_json or file.endswith(".json")
     verbosity = output.verbosity("json" if as_json else "text", verbose=verbose, quiet=quiet)
-    if source == "-":
+    if "-" in (sources or ()):
         output.announce_standard_input()
     request = options.examine_request(
         python=python, static=static, target=target, train=train, timeout=timeout, overlays=overlays
     )
     request = user_settings.with_settings(request, user_settings.read_settings())
     fleet_options = fleet.FleetOptions(
-        source=source,
+        sources=tuple(sources or ()),
         via=via,
         ray=ray,
         job=job,

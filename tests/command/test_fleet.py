@@ -521,9 +521,19 @@ def test_a_stream_of_printed_facts_is_read_and_a_truncated_record_is_named(tmp_p
     pretty = [json.dumps(json.loads(text), indent=2) for text in lines({}, {}, {})]
     file = tmp_path / "all.json"
     file.write_text("\n".join([pretty[0], pretty[1][:500], pretty[2]]))
-    report = fleet.report_on_files(examine_command.ExamineRequest(), fleet.FleetOptions(source=str(file)))
+    report = fleet.report_on_files(examine_command.ExamineRequest(), fleet.FleetOptions(sources=(str(file),)))
     assert report.nodes == ("n1", "n3")
     assert [each.where for each in report.refused] == [f"{file}:{pretty[0].count(chr(10)) + 2}"]
+
+
+def test_several_files_are_one_fleet(tmp_path: Path) -> None:
+    """A shell expands `nodes/*.json` to several names."""
+    files = [tmp_path / f"{number}.json" for number in range(3)]
+    for file, record in zip(files, lines({}, {}, {}), strict=True):
+        file.write_text(record)
+    ran = envcheck("fleet", *map(str, files), "--json")
+    assert json.loads(ran.out)["nodes"] == "n[1-3]"
+    assert envcheck("fleet", str(files[0]), str(tmp_path / "absent.json")).code == 2
 
 
 def test_a_record_without_a_name_is_named_by_its_file_and_line(tmp_path: Path) -> None:
@@ -532,7 +542,7 @@ def test_a_record_without_a_name_is_named_by_its_file_and_line(tmp_path: Path) -
     file = tmp_path / "two.jsonl"
     file.write_text(f"{json.dumps(tree)}\n{json.dumps(tree)}\n")
     assert fleet.report_on_files(
-        examine_command.ExamineRequest(), fleet.FleetOptions(source=str(file))
+        examine_command.ExamineRequest(), fleet.FleetOptions(sources=(str(file),))
     ).nodes == (
         f"{file}:1",
         f"{file}:2",
@@ -545,7 +555,9 @@ def test_an_endless_line_and_a_pipe_in_the_folder_do_not_block(tmp_path: Path) -
     )
     os.mkfifo(tmp_path / "b.json")
     (tmp_path / "c.json").write_bytes(b"\xff\xfe{}")
-    report = fleet.report_on_files(examine_command.ExamineRequest(), fleet.FleetOptions(source=str(tmp_path)))
+    report = fleet.report_on_files(
+        examine_command.ExamineRequest(), fleet.FleetOptions(sources=(str(tmp_path),))
+    )
     assert report.nodes == ("n1", "n2")
     assert [each.where.rpartition("/")[2] for each in report.refused] == ["a.jsonl:2", "b.json", "c.json:1"]
 

@@ -30,7 +30,7 @@ def gather(request: ExamineRequest, options: FleetOptions, host: Host) -> FleetR
         ExamineError: the ranks cannot reach each other, or Ray cannot be reached.
     """
     _refuse_two_sources(options)
-    if options.source:
+    if options.sources:
         report = report_on_files(request, options)
         return FleetResult(report, report.code)
     if options.ray:
@@ -50,7 +50,7 @@ def gather(request: ExamineRequest, options: FleetOptions, host: Host) -> FleetR
 
 
 def _refuse_two_sources(options: FleetOptions) -> None:
-    sources = (("FILE", options.source), ("--ray", options.ray), ("--via", options.via))
+    sources = (("FILE", options.sources), ("--ray", options.ray), ("--via", options.via))
     given = [name for name, value in sources if value]
     if len(given) > 1:
         raise InputError(given[1], f"contradicts {given[0]}")

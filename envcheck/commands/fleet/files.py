@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 
 from envcheck.commands.examine import ExamineRequest
@@ -18,7 +19,7 @@ _MOST_REFUSED = 10_000  # unreadable records after which reading always stops
 
 
 def report_on_files(request: ExamineRequest, options: FleetOptions) -> summary.FleetReport:
-    """Return the report on the records of a file, a folder or standard input (`-`).
+    """Return the report on the records of files, folders or standard input (`-`).
 
     Raises:
         InputError: there is no such file, or an option is wrong.
@@ -26,8 +27,7 @@ def report_on_files(request: ExamineRequest, options: FleetOptions) -> summary.F
     expected = expected_nodes(options.expect)
     judge = prepare(request, options)
     fleet = judge.empty_fleet()
-    assert options.source is not None  # noqa: S101 - the caller has checked it
-    for record in read_records(options.source):
+    for record in chain.from_iterable(read_records(source) for source in options.sources):
         if isinstance(record, NodeRecord):
             fleet.take(record)
         else:

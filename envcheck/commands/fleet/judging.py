@@ -25,7 +25,7 @@ class FleetOptions:
     """Options of `fleet` besides those of `doctor`.
 
     Attributes:
-        source: a file, a folder, or `-` for standard input.
+        sources: files, folders, or `-` for standard input.
         via: a folder that all ranks share.
         ray: the address of a Ray cluster.
         job: a name that keeps jobs apart in the folder of `--via`.
@@ -35,7 +35,7 @@ class FleetOptions:
         fail_on: the lowest severity that fails.
     """
 
-    source: str | None = None
+    sources: tuple[str, ...] = ()
     via: str | None = None
     ray: str | None = None
     job: str = ""
