@@ -20,6 +20,9 @@ class Section(NamedTuple):
     names: tuple[str, ...] = ()
 
 
+ANY_OTHER = ""
+"""The name under which an environment has the reason why any other variable may be set, if there is one."""
+
 Scalar: TypeAlias = bool | int | float | str | None
 SettingValue: TypeAlias = Scalar | tuple[Scalar | Section, ...] | Section | Unknown
 

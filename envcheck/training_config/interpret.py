@@ -133,11 +133,7 @@ def understood(
         for part in understood(embedded, dialects, installed)
     ]
     if document.partial:
-        valued = (fact for fact in facts(context) if fact.value is not None)
-        certain_facts = (*valued, *document.environment)
-        named = tuple(each for each in _references(context) if not each.unknown)
-        defaults = tuple(default_facts(context)) if document.whole else ()
-        return [*inner, Interpretation(document, dialect, certain_facts, references=named, defaults=defaults)]
+        return [*inner, _of_partial(context)]
     opened = tuple(open_facts(context))
     in_sections = document_with_sections._replace(
         settings=tuple(each for each in document_with_sections.settings if _is_inside(each.name, passed_on))
@@ -158,6 +154,29 @@ def understood(
         tuple(suggested_facts(context)),
     )
     return [*inner, *sections, whole]
+
+
+def _of_partial(context: DialectContext) -> Interpretation:
+    """Return what a document means of which only known values count.
+
+    If it is the whole of a program, what that computes is unknown, whatever another call has by default.
+    """
+    document = context.document
+    stated = [*facts(context)]
+    certain = tuple(fact for fact in stated if fact.value is not None)
+    named = tuple(each for each in _references(context) if not each.unknown)
+    if not document.whole:
+        return Interpretation(document, context.dialect, (*certain, *document.environment), references=named)
+    known = {fact.key for fact in certain}
+    computed = tuple(fact for fact in stated if isinstance(fact.reading, Unknown) and fact.key not in known)
+    return Interpretation(
+        document,
+        context.dialect,
+        (*certain, *document.environment),
+        references=named,
+        defaults=tuple(default_facts(context)),
+        open_facts=computed,
+    )
 
 
 def _without_unused_deepspeed(document: Document) -> Document:

@@ -18,7 +18,6 @@ from envcheck.training_config.launch_scripts.values import (
     known_text,
     stripped,
     unknown,
-    unknown_words,
 )
 
 FOLDER = "PWD"
@@ -124,10 +123,13 @@ def _read_line(line: str, names: list[str], call: Invocation, *, array: bool) ->
     if separators is None:
         return
     most = 0 if array else len(names) - 1  # the last variable takes the rest
-    if separators:
+    if separators == "":
+        words = [line]  # nothing separates words, and blanks at the ends are kept
+    elif separators.strip():
         words = re.split(f"[{re.escape(separators)}]", line, maxsplit=most) if array or most else [line]
     else:
-        words = line.split(maxsplit=most or -1) if array or most else [line.strip()]
+        line = line.strip(separators)
+        words = re.split(f"[{separators}]+", line, maxsplit=most) if array or most else [line]
     if array:
         call.scope.variables[names[-1]] = [(Fragment(word, at),) for word in words]
         return
@@ -136,14 +138,14 @@ def _read_line(line: str, names: list[str], call: Invocation, *, array: bool) ->
 
 
 def _separators(call: Invocation) -> str | None:
-    """Return the characters of `IFS=… read`, "" for blanks, or None if they are not known."""
+    """Return the characters that separate words: those of `IFS=… read`, else blanks; None if not known."""
     for word in call.command.words:
         text = known_text(call.expander.joined(word, call.scope)) or ""
         if text == "read":
             break
         if text.startswith("IFS="):
             return text.removeprefix("IFS=")
-    return "" if call.scope.get("IFS") is None else None
+    return " \t\n" if call.scope.get("IFS") is None else None
 
 
 def _printf(call: Invocation) -> Tri | None:
@@ -181,13 +183,9 @@ def _source(call: Invocation) -> Tri | None:
     if not name.endswith(_SETUP_FILES) and not call.run_file(
         name, call.fields[2:], call.scope, call.command.at
     ):
-        session, scope, at = call.expander.session, call.scope, call.command.at
-        scope.may_set = f"may be set by {name}, which line {session.line(at)} reads"
-        for known in scope.names():
-            session.spend(1)
-            if known.startswith("SLURM_"):  # the job sets these
-                continue
-            scope.variables[known] = unknown_words(known, at, f"${known} {scope.may_set}")
+        session, at = call.expander.session, call.command.at
+        by = f"may be set by {name}, which line {session.line(at)} reads"
+        session.spend(call.scope.set_elsewhere(by, at))
     return None
 
 

@@ -22,8 +22,15 @@ MAX_CALLS = 20
 _ASSIGNMENT = pattern(r"(?:^|[\s;&|(){}])([A-Za-z_]\w*)=([^\s;]*)", re.MULTILINE)
 
 
+MAX_LAUNCHES = 2_000
+"""How many commands of one script may start a training; sweeps that people write have some hundreds."""
+
+
 class TooLongError(Exception):
-    """Following the script exceeds `MAX_STEPS` or `MAX_CALLS`; scripts written by people stay below."""
+    """Following the script exceeds a limit, which the text names; scripts written by people stay below."""
+
+    def __init__(self, problem: str = "its variables, functions or loops grow without limit") -> None:
+        super().__init__(problem)
 
 
 def nothing_beside(name: str) -> str | None:

@@ -17,6 +17,7 @@ from envcheck.training_config.launch_scripts import conditions, slurm
 from envcheck.training_config.launch_scripts.builtins import BUILTINS, FOLDER, Invocation
 from envcheck.training_config.launch_scripts.expansion import Expander
 from envcheck.training_config.launch_scripts.parser import parse
+from envcheck.training_config.launch_scripts.session import MAX_LAUNCHES, TooLongError
 from envcheck.training_config.launch_scripts.syntax import (
     Node,
     NotAScriptError,
@@ -101,6 +102,7 @@ class LaunchCommand(NamedTuple):
     at: int
     folder: str = ""  # the current folder of the command, if the script has changed it
     exported: Mapping[str, Value] = MappingProxyType({})  # all variables that the script gives the program
+    may_set: str = ""  # what may set any other variable
 
 
 class NodeFollower(Protocol):
@@ -237,7 +239,8 @@ class SimpleCommands:
                 rest = field[0]._replace(text=field[0].text[pair.end() :])
                 scope.variables[pair.group(1)] = (rest, *field[1:])
             elif any(fragment.why for fragment in field):
-                scope.may_set = f"may be set by {shortened(text)} of line {self.session.line(word.at)}"
+                by = f"may be set by {shortened(text)} of line {self.session.line(word.at)}"
+                self.session.spend(scope.set_elsewhere(by, word.at))
 
     # --- starting a program -------------------------------------------------------------------------
 
@@ -364,7 +367,9 @@ class SimpleCommands:
             known = (known_text(folder) or "") if folder else ""
             names = self.session.exported | own.keys()
             seen = {key: value for key in names if (value := first_value(own.get(key) or scope.get(key)))}
-            self.launched.append(LaunchCommand(words, environment, words[0].at, known, seen))
+            if len(self.launched) >= MAX_LAUNCHES:
+                raise TooLongError(f"more than {MAX_LAUNCHES:,} commands that may start a training")
+            self.launched.append(LaunchCommand(words, environment, words[0].at, known, seen, scope.may_set))
         elif name.startswith("--"):
             note = f"{name} begins a new command here: the previous command ended before it"
             self.notes.append((fields[0][0].at, note))

@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from envcheck.core.patterns import pattern
 from envcheck.core.records import NamedTuple
+from envcheck.training_config.launch_scripts.structure_edits import Edit
 from envcheck.training_config.launch_scripts.syntax import Text, Word
 
 NAME = pattern(r"[A-Za-z_]\w*")
@@ -21,7 +22,7 @@ class Fragment(NamedTuple):
 
     `splits` marks an unknown fragment outside quotes, which may become several words. If the fragment is
     unknown because the script does not set a variable, `unset` is the name of that variable. If it is one of
-    several texts, `choices` are these.
+    several texts, `choices` are these. An empty one with an `edit` changes the configuration before it.
     """
 
     text: str
@@ -30,6 +31,7 @@ class Fragment(NamedTuple):
     splits: bool = False
     unset: str = ""
     choices: tuple[str, ...] = ()
+    edit: Edit | None = None
 
 
 Value: TypeAlias = tuple[Fragment, ...]
@@ -200,6 +202,16 @@ class Scope:
             if known.startswith(f"{name}["):
                 self.variables[known] = None
         return len(names)
+
+    def set_elsewhere(self, by: str, at: int) -> int:
+        """Note that something which cannot be read may set any variable; return how many names were changed.
+
+        `by` says what it is: `may be set by FILE, …`. A job sets those of Slurm again.
+        """
+        self.may_set = by
+        known = [name for name in self.names() if not name.startswith("SLURM_")]
+        self.variables.update({name: unknown_words(name, at, f"${name} {by}") for name in known})
+        return len(known)
 
     def absorb(self, inner: Scope) -> None:
         """Take over what an inner scope set, and how it ended."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 
+from envcheck.core.facts import Unknown
 from envcheck.training_config.launch_scripts.expansion import Expander
+from envcheck.training_config.launch_scripts.structure_edits import HOLE, Edit, edits
 from envcheck.training_config.launch_scripts.syntax import SimpleCommand
 from envcheck.training_config.launch_scripts.values import (
     Fragment,
@@ -18,6 +20,8 @@ from envcheck.training_config.launch_scripts.values import (
 )
 
 _MAX_TEXT = 10_000  # characters of a file that is copied or edited
+_CHARACTERS_OF_A_STEP = 64  # of a text that is searched, as part of the budget of the script
+_EDITORS = ("jq", "yq")
 _COPIES = ("cp", "mv")
 _WRITERS = frozenset({"cat", "tee", "echo", "printf", "envsubst", "sed", "jq", "yq", *_COPIES})
 """Programs that print the text of a configuration, which a script keeps in a file."""
@@ -63,7 +67,7 @@ class WrittenFiles:
             return
         if edited:  # nothing else is left of the file, if the command certainly runs
             before = None if scope.outer is None else self._text_of(edited, command.at)
-            self.files[edited] = [text if before is None else self._uncertain(before)]
+            self.files[edited] = [text if before is None else self._perhaps(before, text)]
         for name in filter(None, names):
             self.files.setdefault(name, []).append(text or (Fragment("", command.at),))
 
@@ -82,23 +86,44 @@ class WrittenFiles:
         sources = [redirect.word for redirect in command.redirects if redirect.operator == "<"]
         named = known_text(self._expander.joined(sources[0], scope)) if sources else (words or [None])[-1]
         given = None if program == "tee" else self._text_of(named or "", command.at)
+        if program in _EDITORS and given is not None:
+            return self._edited(given, fields[1:] if sources else fields[1:-1])
         options = words if sources else words[:-1]
         if given is None or program == "cat":
             return None if options else given
         changed = self._changed(program, options, given, scope)
         return self._uncertain(given) if changed is None else changed
 
+    def _edited(self, given: Value, fields: list[Value]) -> Value:
+        """Return a configuration after `jq` or `yq`."""
+        at = fields[0][0].at if fields else given[0].at
+        words = ["".join(HOLE if part.why else part.text for part in field) for field in fields]
+        reason = f"line {self._session.line(at)} may change it"
+        changes = edits(words, reason)
+        self._session.spend(len(given) + len(changes))
+        text = self._uncertain(given) if any(not change.name for change in changes) else given
+        return (*text, *(Fragment("", at, edit=change) for change in changes if change.name))
+
+    def _perhaps(self, before: Value, after: Value) -> Value:
+        """Return a configuration that a command under a condition may have changed."""
+        kept = before if after[: len(before)] == before else self._uncertain(before)
+        reason = f"line {self._session.line(before[0].at if before else 0)} may change it"
+        added = (each for each in after if each.edit is not None and each not in before)
+        return (*kept, *(each._replace(edit=_unknown_edit(each.edit, reason)) for each in added))
+
     def _uncertain(self, text: Value | None) -> Value:
         """Return the text of a configuration with each of its values unknown."""
         known = known_text(text) if text else None
         if not text or known is None:
             return text or ()
+        self._session.spend(len(text) + len(known) // _CHARACTERS_OF_A_STEP)
         at, start, parts = text[0].at, 0, list[Fragment]()
         reason = f"line {self._session.line(at)} may change it"
         for found in (_JSON_VALUE if known.lstrip().startswith("{") else _YAML_VALUE).finditer(known):
             parts += [Fragment(known[start : found.start(1)], at), *unknown(at, found.group(1), reason)]
             start = found.end(1)
-        return (*parts, Fragment(known[start:], at))
+        later = (each._replace(edit=_unknown_edit(each.edit, reason)) for each in text if each.edit)
+        return (*parts, Fragment(known[start:], at), *later)
 
     def _text_of(self, name: str, at: int) -> Value | None:
         """Return the text of a file that the script has written, or of one beside it; else None."""
@@ -115,13 +140,15 @@ class WrittenFiles:
         from envcheck.training_config.launch_scripts.text_filters import filtered
 
         known = known_text(text) if text else None
+        self._session.spend(len(known or "") // _CHARACTERS_OF_A_STEP)
         arguments = [option for option in options if option is not None]
         if text is None or known is None or len(arguments) < len(options):
             return None
+        kept = tuple(each for each in text if each.edit is not None)
         if program == "envsubst":
-            return self._with_variables(known, " ".join(arguments), text[0].at, scope)
+            return (*self._with_variables(known, " ".join(arguments), text[0].at, scope), *kept)
         result = filtered(known, ["sed", *arguments]) if program == "sed" else None
-        return None if result is None else (Fragment(result, text[0].at),)
+        return None if result is None else (Fragment(result, text[0].at), *kept)
 
     def _with_variables(self, text: str, only: str, start: int, scope: Scope) -> Value:
         """Return a text with the values of the variables that it names, or of those in `only`."""
@@ -140,6 +167,11 @@ class WrittenFiles:
             ]
             at = found.end()
         return (*parts, Fragment(text[at:], start))
+
+
+def _unknown_edit(edit: Edit | None, reason: str) -> Edit | None:
+    """Return a change of the same setting to something that is not known."""
+    return None if edit is None else Edit(edit.name, Unknown(reason))
 
 
 def _replaced(program: str, fields: list[Value]) -> str:

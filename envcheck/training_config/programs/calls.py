@@ -28,6 +28,7 @@ from envcheck.training_config.programs.values import (
     common,
     has_further,
     is_list,
+    is_too_large,
     quoted,
     truth,
 )
@@ -174,7 +175,8 @@ class Calls(Names):
         method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
         more = given.positional[0] if len(given.positional) == 1 else MISSING
         grows = method in ("append", "extend") and more is not MISSING
-        if not grows or not is_list(before) or len(before) > _LONGEST_LIST:
+        too_long = len(before) > _LONGEST_LIST if is_list(before) else True
+        if not grows or too_long or is_too_large((before, more)):
             return computed(node.func)
         if tuple(self.conditions) != made[: len(self.conditions)]:
             return (*before, Further(f"it is added only where {self.conditions[-1]}"))

@@ -27,6 +27,7 @@ from envcheck.training_config.programs.values import (
     has_further,
     is_known,
     is_list,
+    is_too_large,
     quoted,
     same,
     text_of,
@@ -262,7 +263,8 @@ class Expressions(ABC):
                 found += inner if is_list(inner) else (computed(item.value),)
             else:
                 found.append(self.value(item, scope))
-        return tuple(found)
+        items = tuple(found)
+        return MISSING if is_too_large(items) else items
 
     def _dict(self, node: ast.Dict, scope: Variables) -> Value:
         record = Record({}, born=len(self.conditions))
@@ -276,7 +278,7 @@ class Expressions(ABC):
                 record.items[name] = value
             elif not is_known(name):
                 record.rest = "a key of the dictionary is computed"
-        return record
+        return Record({}, rest="it is too large", born=record.born) if is_too_large(record) else record
 
     def merge(self, record: Record, value: Value) -> None:
         """Add the items of a dictionary to a record."""

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from envcheck.core.facts import Unknown
+from envcheck.training_config.document import ANY_OTHER
 from envcheck.training_config.programs.builtin_functions import (
     method_of_text,
     of_values,
@@ -118,6 +119,8 @@ class Follower(DataclassParsers):
             return MISSING
         if name in self.environment:
             return self.environment[name]
+        if ANY_OTHER in self.environment:
+            return self.environment[ANY_OTHER]
         if _SET_OUTSIDE.search(name) or "dotenv" in self.packages:
             return MISSING
         if method == "setdefault":

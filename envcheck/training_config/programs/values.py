@@ -242,6 +242,20 @@ def is_known(value: Value) -> bool:
     return value is None or isinstance(value, bool | int | float | str)
 
 
+def is_too_large(value: Value) -> bool:
+    """Return whether a list or dictionary has more than `LONGEST_TEXT` items, with those inside them.
+
+    What is in several places counts in each: forty lists, each twice in the next, would have 2**40 items.
+    """
+    waiting, count = [value], 0
+    while waiting and count <= LONGEST_TEXT:
+        each = waiting.pop()
+        items = each.items.values() if isinstance(each, Record) else each if is_list(each) else ()
+        count += len(items)
+        waiting += [item for item in items if isinstance(item, tuple | Record)]
+    return count > LONGEST_TEXT
+
+
 def truth(value: Value) -> bool | None:
     """Return whether a value counts as true in a condition, or None if that is not known."""
     if is_list(value):

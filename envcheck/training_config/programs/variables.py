@@ -30,6 +30,7 @@ from envcheck.training_config.programs.values import (
     either,
     has_further,
     is_list,
+    is_too_large,
     quoted,
     same,
     truth,
@@ -358,6 +359,8 @@ class Names(Expressions):
 
     def put(self, record: Record, name: str, value: Value) -> None:
         """Set an item of a record; one that is set under an undecided condition is not known afterwards."""
+        if isinstance(value, tuple | Record) and is_too_large(value):
+            value = Unknown("it is too large")
         record.items[name] = self._settled(record.items.get(name, MISSING), value, record.born)
 
     def _settled(self, before: Value, value: Value, born: int) -> Value:

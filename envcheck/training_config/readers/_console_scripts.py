@@ -33,11 +33,13 @@ class ConsoleScripts:
 
     def __init__(self, beside: Beside) -> None:
         self._beside = beside
+        self._parsed = False  # once a command may be one of them
 
     def of(self, command: str) -> EntryPoint | None:
         """Return what a command calls, or None if it is no console script of the project."""
-        if not any(command in text for text in self._texts.values()):
+        if not self._parsed and not any(command in text for text in self._texts.values()):
             return None
+        self._parsed = True
         return self._scripts.get(command)
 
     @cached_property

@@ -28,11 +28,12 @@ from envcheck.training_config.launch_scripts.session import TooLongError, nothin
 from envcheck.training_config.launch_scripts.simple_commands import LaunchCommand
 from envcheck.training_config.launch_scripts.syntax import NotAScriptError
 from envcheck.training_config.launch_scripts.values import Value, spelled
-from envcheck.training_config.readers import Beside, json_text, yaml_text
+from envcheck.training_config.readers import Beside
 from envcheck.training_config.readers._argument_words import CONFIG_FILES, option_value, settings_of
 from envcheck.training_config.readers._environment import given_variables, variables_of_program
 from envcheck.training_config.readers._launched_programs import LaunchedPrograms, merged_numbers
 from envcheck.training_config.readers._program_files import program_files, unparsed_source
+from envcheck.training_config.readers._written_documents import agreed, parsed
 from envcheck.training_config.source_lines import SourceLines
 
 if TYPE_CHECKING:  # imported where a program is beside the script
@@ -83,8 +84,8 @@ def documents(text: str, file: str, beside: Beside | None = None, depth: int = 0
             script = follow(lines, programs.may_train, EXPORTED, beside, past_returns=True)
     except NotAScriptError as error:
         raise InputError(lines.place(error.at, error.at + 1), error.problem) from None
-    except TooLongError:
-        raise InputError(file, "its variables, functions or loops grow without limit") from None
+    except TooLongError as error:
+        raise InputError(file, str(error)) from None
     beside = _with_written(beside, script.files)
     programs = LaunchedPrograms(lines, beside, depth)
     launches = _training_launches(script, programs)
@@ -398,9 +399,9 @@ class _LaunchDocuments:
             named += [other for other in self.script.files if other in inside and other not in named]
         found: list[Document] = []
         for name in named:
-            versions = [self._parsed(text) for text in self.script.files[name]]
+            versions = [parsed(text, self.lines) for text in self.script.files[name]]
             if documents := [document for document in versions if document is not None]:
-                found.append(_agreed(documents)._replace(launch=self.number))
+                found.append(agreed(documents)._replace(launch=self.number))
         return found, (*(text for text in texts if any(_same_file(name, [text]) for name in named)), *named)
 
     def _named_in_files(self, texts: Sequence[str]) -> Iterator[str]:
@@ -408,33 +409,6 @@ class _LaunchDocuments:
         configurations = [text for text in texts if text.endswith(CONFIG_FILES)]
         for text in filter(None, map(self.beside, dict.fromkeys(configurations))):
             yield from (name for name in self.script.files if _names_path(text, name.removeprefix("./")))
-
-    def _parsed(self, written: Value) -> Document | None:
-        """Return a written text as JSON or YAML, or None; what only the shell knows is Unknown."""
-        text = "".join(_MARKER if fragment.why else fragment.text for fragment in written)
-        line = self.lines.place(written[0].at, written[0].at + 1).line
-        placed = "\n" * (line - 1) + text
-        try:
-            if text.lstrip().startswith("{"):
-                (document,) = json_text.read(placed, self.lines.file)
-            elif yaml_text.recognises(text.lstrip()):
-                document = yaml_text.parsed(placed, self.lines.file, templates=False)
-            else:
-                return None
-        except InputError:
-            if _MARKER in text:
-                return None
-            raise
-        why = next((fragment.why for fragment in written if fragment.why), "")
-        settings = (
-            each._replace(value=Unknown(why)) if _MARKER in str(each.value) else each
-            for each in document.settings
-        )
-        return document._replace(settings=tuple(settings))
-
-
-_MARKER = "90909090909"
-"""What stands for an unknown part of a written text: digits are valid inside and outside quotes."""
 
 
 def _named_for_hydra(given: Mapping[str, SettingValue]) -> tuple[str, str]:
@@ -455,17 +429,3 @@ def _names_path(text: str, path: str) -> bool:
 def _same_file(name: str, texts: Sequence[str]) -> bool:
     """Return whether one of the texts names a file."""
     return any(text.removeprefix("./") == name.removeprefix("./") for text in texts)
-
-
-def _agreed(documents: Sequence[Document]) -> Document:
-    """Return the texts that a script gives one file as one document; what differs between them is Unknown."""
-    first, *others = documents
-    settings = {setting.name: setting for setting in first.settings}
-    for other in others:
-        given = {setting.name: setting for setting in other.settings}
-        for name in settings.keys() | given.keys():
-            one, another = settings.get(name), given.get(name)
-            setting = one or another
-            if setting and (one is None or another is None or one.value != another.value):
-                settings[name] = setting._replace(value=Unknown("the script writes the file several times"))
-    return first._replace(settings=tuple(settings.values()))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from envcheck.core.facts import Unknown
 from envcheck.core.patterns import pattern
-from envcheck.training_config.document import Document, Scalar
+from envcheck.training_config.document import ANY_OTHER, Document, Scalar
 from envcheck.training_config.launch_scripts.launchers import (
     LaunchLine,
     launch_line,
@@ -100,6 +100,8 @@ class LaunchedPrograms:
         given = {setting.name: option_value(setting.value) for setting in settings}
         more = {each.name: tuple(map(_further_value, each.more)) for each in settings if each.more}
         environment = {name: _seen_by_program(value) for name, value in command.exported.items()}
+        if command.may_set:
+            environment[ANY_OTHER] = Unknown(f"a variable {command.may_set}")
         options = [sorted(each.items()) for each in (given, more, environment)]
         key = repr((path, folder, options, rest, words, code.entry))
         if key not in self._found and len(self._found) < _MOST_FOLLOWED:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -124,12 +125,23 @@ def test_a_place_that_xargs_fills_is_not_known(tmp_path: Path) -> None:
         ("export STAGE=1\nenvsubst < ds.tpl > run.json", 1, "none"),
         ("export STAGE=1 OTHER=7\nenvsubst '$STAGE' < ds.tpl > run.json", 1, "none"),
         ('sed "s/__STAGE__/${Z:-2}/" ds.in > run.json', 2, "none"),
-        # What a filter makes of it is not known, so no value of the file counts.
-        ("jq '.zero_optimization.stage = 2' ds.json > run.json", None, None),
-        ("cp ds.json run.json\njq '.a = 2' run.json > t.json && mv t.json run.json", None, None),
+        ("jq '.zero_optimization.stage = 2' ds.json > run.json", 2, "cpu"),
+        ("cp ds.json run.json\njq '.a = 2' run.json > t.json && mv t.json run.json", 3, "cpu"),
+        ("jq 'del(.zero_optimization.offload_param) | .zero_optimization.stage=1' ds.json > run.json", 1, "none"),
+        ("S=2; jq --argjson s $S '.zero_optimization.stage = $s' ds.json > run.json", 2, "cpu"),
+        ("jq '.zero_optimization = {\"stage\": 2}' ds.json > run.json", 2, "none"),
+        ("jq . ds.json > run.json", 3, "cpu"),
+        ("yq -i '.a = 1' ds.json\ncp ds.json run.json", 3, "cpu"),
+        ("cp ds.json run.json\nyq e -i '.zero_optimization.stage = 2' run.json\nsed -i s/cpu/none/ run.json", 2, "none"),
+        # The value is not known, or the key may be there.
+        ('jq ".zero_optimization.stage = $STAGE" ds.json > run.json', None, "cpu"),
+        ("jq '.zero_optimization.offload_param.device += \"x\"' ds.json > run.json", 3, None),
+        ("cp ds.json run.json\nif nvidia-smi | grep -q H100; then yq -i '.zero_optimization.stage = 2' run.json; fi", None, "cpu"),
+        # What else a filter makes of it is not known, so no value of the file counts.
+        ("jq 'walk(if . == 3 then 2 else . end)' ds.json > run.json", None, None),
+        ("jq -f change.jq ds.json > run.json", None, None),
         ("cp ds.json run.json\nif nvidia-smi | grep -q H100; then sed -i 's/3/2/' run.json; fi", None, None),
         ("cp ds.json run.json\nsed -i 's/\\(stage\\)/x/' run.json", None, None),
-        ("yq -i '.a = 1' ds.json\ncp ds.json run.json", None, None),
     ],
 )  # fmt: skip
 def test_a_configuration_that_the_script_copies_or_edits(
@@ -151,7 +163,35 @@ def test_an_edit_in_place_counts_instead_of_the_file(tmp_path: Path) -> None:
     found = facts(
         tmp_path, {"run.sh": text, "a.yaml": "distributed_type: MULTI_GPU\nmixed_precision: bf16\n"}
     )
-    assert "precision" not in found
+    assert found["precision"] == "fp16"
+
+
+@pytest.mark.parametrize(
+    ("edit", "offload"),
+    [
+        ("jq . ds.json", "none"),
+        ("jq '.zero_optimization.offload_optimizer.device = \"cpu\"' ds.json", "cpu"),
+        ('jq \'.zero_optimization.offload_optimizer = {"device": "cpu"}\' ds.json', "cpu"),
+        ('jq ".zero_optimization.offload_optimizer.device = \\"$WHERE\\"" ds.json', None),
+        ("jq '.zero_optimization.offload_optimizer.device = env.WHERE' ds.json", None),
+        ("jq 'if .a then . else .zero_optimization.offload_optimizer.device = 1 end' ds.json", None),
+    ],
+)
+def test_a_key_that_an_edit_adds_is_not_absent(tmp_path: Path, edit: str, offload: str | None) -> None:
+    text = f"#!/bin/bash\n{edit} > run.json\ndeepspeed train.py --deepspeed run.json --learning_rate 1e-5\n"
+    found = facts(tmp_path, {"run.sh": text, "ds.json": STAGE})
+    assert found["parallel"] == "deepspeed"
+    assert found.get("offload_optimizer") == offload
+
+
+def test_many_edits_of_a_long_text_are_refused_in_one_line(tmp_path: Path) -> None:
+    long = "a: 1\n" * 50_000
+    edits = "yq -i '.b = 1' a.yaml\n" * 20_000
+    text = f"cat > a.yaml <<EOF\n{long}EOF\n{edits}accelerate launch --config_file a.yaml train.py\n"
+    start = time.process_time()
+    with pytest.raises(InputError, match="grow without limit"):
+        facts(tmp_path, {"run.sh": text})
+    assert time.process_time() - start < 5
 
 
 def test_a_job_of_amlt_runs_its_commands(tmp_path: Path) -> None:
@@ -312,3 +352,54 @@ main()
 """.replace("SFTConfig, SFTTrainer", "SFTTrainer" if "SFTConfig" not in classes else "SFTConfig, SFTTrainer")
     found = facts(tmp_path, {"run.sh": "python sft.py --bf16 true --learning_rate 1e-5\n", "sft.py": program})
     assert found.get("gradient_checkpointing") is meant
+
+
+READS_ITS_ENVIRONMENT = """
+import os
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+model = AutoModelForCausalLM.from_pretrained("gpt2")
+args = TrainingArguments("o", bf16=True, gradient_checkpointing=os.environ.get("GC", "0") == "1")
+Trainer(model=model, args=args).train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "known"),
+    [
+        ("", False),
+        ("export GC=1", True),
+        ('while IFS="=" read -r K V; do export "$K=$V"; done < .env', None),
+        ('export "$1=$2"', None),
+        ("source settings.sh", None),
+        ('while IFS="=" read -r K V; do export "$K=$V"; done < .env\nexport GC=1', True),
+    ],
+)
+def test_a_program_sees_variables_that_something_unknown_may_set(
+    tmp_path: Path, before: str, known: bool | None
+) -> None:
+    script = f"{before}\npython train.py --output_dir o --per_device_train_batch_size 1\n"
+    found = facts(tmp_path, {"run.sh": script, "train.py": READS_ITS_ENVIRONMENT})
+    assert found.get("gradient_checkpointing") is known
+
+
+def test_a_variable_that_the_script_sets_may_be_set_again_by_an_unknown_name(tmp_path: Path) -> None:
+    launch = "torchrun --nproc_per_node 2 x.py --output_dir o --per_device_train_batch_size 1 --bf16 $BF\n"
+    script = f'BF=true\nwhile IFS="=" read -r K V; do export "$K=$V"; done < .env\n{launch}'
+    found = facts(tmp_path, {"run.sh": script})
+    assert "precision" not in found
+    assert facts(tmp_path, {"run.sh": f"BF=true\n{launch}"})["precision"] == "bf16"
+
+
+@pytest.mark.parametrize(
+    ("reads", "meant"),
+    [
+        ('IFS= read -r A <<< "--bf16 true"', "bf16"),
+        ('read -r A B <<< "--bf16  true"; A="$A $B"', "bf16"),
+        ('IFS=" " read -r A B <<< " --bf16   true"; A="$A $B"', "bf16"),
+        ('IFS= read -r A B <<< "--bf16 true"; A="$A$B"', "bf16"),
+        ('IFS=: read -r A B <<< "--bf16:true"; A="$A $B"', "bf16"),
+    ],
+)
+def test_what_read_takes_from_a_line(tmp_path: Path, reads: str, meant: str) -> None:
+    script = f"{reads}\ntorchrun x.py --output_dir o --per_device_train_batch_size 1 $A\n"
+    assert facts(tmp_path, {"run.sh": script})["precision"] == meant

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
 
+from envcheck.core.errors import InputError
 from tests.unit.training_config.test_programs import facts_of
 
 TRAINING = """
@@ -447,3 +449,16 @@ def test_a_file_that_a_parser_of_dataclasses_reads_leaves_its_fields_open(tmp_pa
     found = facts_of(tmp_path, "a.sh", files)
     assert found["adapter"] == "lora"
     assert "precision" not in found
+
+
+def test_a_script_with_thousands_of_console_scripts_is_refused_in_one_line(tmp_path: Path) -> None:
+    scripts = "".join(f'c{number} = "pkg.main:main"\n' for number in range(2_000))
+    files = {
+        "pyproject.toml": f"[project]\nname = 'p'\n[project.scripts]\n{scripts}",
+        "pkg/main.py": "def main():\n    print(1)\n",
+        "run.sh": "".join(f"c{number % 2_000} --a {number}\n" for number in range(20_000)),
+    }
+    start = time.process_time()
+    with pytest.raises(InputError, match="more than 2,000 commands"):
+        facts_of(tmp_path, "run.sh", files)
+    assert time.process_time() - start < 4

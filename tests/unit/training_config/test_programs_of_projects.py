@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -78,6 +79,7 @@ def test_options_of_lora_need_the_switch_of_the_parser_that_reads_them(
 
 VERL = """
 import argparse, subprocess, sys
+import time
 from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 parser = argparse.ArgumentParser()
@@ -122,6 +124,7 @@ def test_a_program_hands_the_path_of_its_configuration_to_a_trainer(tmp_path: Pa
 def test_a_list_that_only_sometimes_gets_an_item_leaves_its_options_open(tmp_path: Path) -> None:
     program = """
 import subprocess
+import time
 from pathlib import Path
 words = ["torchrun", "--nproc_per_node", "2", "train.py", "--output_dir", "o", "--bf16", "true"]
 words += ["--per_device_train_batch_size", "1", "--learning_rate", "1e-5"]
@@ -155,3 +158,24 @@ def test_a_missing_file_of_fsdp_config_leaves_its_settings_open(tmp_path: Path) 
         reading = found[key].reading
         assert isinstance(reading, Unknown)
         assert "configs/fsdp.json" in reading.why
+
+
+@pytest.mark.parametrize(
+    "doubles", ["a = [a, a]", "a = list((a, a))", "b = [a]; b.append(a); a = b", "a = {'x': a, 'y': a}"]
+)
+def test_values_that_double_forty_times_take_no_time(tmp_path: Path, doubles: str) -> None:
+    program = (
+        "from transformers import Trainer, TrainingArguments\na = [1]\n"
+        + f"{doubles}\n" * 40
+        + "if a == [1]:\n    print(a)\n"
+        + "args = TrainingArguments('o', bf16=True, label_names=a)\nTrainer(args=args).train()\n"
+    )
+    start = time.process_time()
+    assert facts_of(tmp_path, "train.py", {"train.py": program})["precision"] == "bf16"
+    assert time.process_time() - start < 3
+
+
+def test_what_a_program_computes_is_unknown_and_no_default(tmp_path: Path) -> None:
+    program = TRAINING.replace("bf16=True", "bf16=True, gradient_checkpointing=chosen()")
+    files = {"run.sh": "python train.py --output_dir o\n", "train.py": program}
+    assert "gradient_checkpointing" not in facts_of(tmp_path, "run.sh", files)

@@ -1,0 +1,106 @@
+"""Configurations that a script writes, as documents, with what its commands change in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from envcheck.core.errors import InputError, Place
+from envcheck.core.facts import Unknown
+from envcheck.training_config.document import Document, Section, Setting
+from envcheck.training_config.launch_scripts.structure_edits import Edit
+from envcheck.training_config.launch_scripts.values import Value
+from envcheck.training_config.readers import json_text, yaml_text
+from envcheck.training_config.source_lines import SourceLines
+
+_MARKER = "90909090909"
+"""What stands for an unknown part of a written text: digits are valid inside and outside quotes."""
+
+
+def parsed(written: Value, lines: SourceLines) -> Document | None:
+    """Return a written text as JSON or YAML, or None; what only the shell knows is Unknown.
+
+    Raises:
+        InputError: all of the text is known, and it is malformed.
+    """
+    text = "".join(_MARKER if fragment.why else fragment.text for fragment in written)
+    line = lines.place(written[0].at, written[0].at + 1).line
+    placed = "\n" * (line - 1) + text
+    try:
+        if text.lstrip().startswith("{"):
+            (document,) = json_text.read(placed, lines.file)
+        elif yaml_text.recognises(text.lstrip()):
+            document = yaml_text.parsed(placed, lines.file, templates=False)
+        else:
+            return None
+    except InputError:
+        if _MARKER in text:
+            return None
+        raise
+    why = next((fragment.why for fragment in written if fragment.why), "")
+    settings = {
+        each.name: each._replace(value=Unknown(why)) if _MARKER in str(each.value) else each
+        for each in document.settings
+    }
+    for fragment in written:
+        if fragment.edit is not None:
+            _change(settings, fragment.edit, lines.place(fragment.at, fragment.at + 1))
+    return document._replace(settings=tuple(settings.values()))
+
+
+def _change(settings: dict[str, Setting], edit: Edit, place: Place) -> None:
+    """Make one change to settings by name; what is inside a changed section goes, or may be anything."""
+    inside = [name for name in settings if name.startswith(f"{edit.name}.")]
+    settings.pop(edit.name, None)
+    if isinstance(edit.value, Unknown):
+        for name in inside:
+            settings[name] = settings[name]._replace(value=edit.value)
+    else:
+        for name in inside:
+            del settings[name]
+    outer, _, last = edit.name.rpartition(".")
+    if outer and not edit.deletes:
+        _add_to_section(settings, outer, last, place)
+    if not edit.deletes:
+        settings.update({each.name: each for each in _settings_of(edit.name, edit.value, place)})
+
+
+def _add_to_section(settings: dict[str, Setting], section: str, name: str, place: Place) -> None:
+    """Make sure that a section, and those around it, have a setting."""
+    before = settings.get(section)
+    names = before.value.names if before is not None and isinstance(before.value, Section) else ()
+    if before is not None and not names and not isinstance(before.value, Section):
+        return  # a list, or a value that is not known
+    outer, _, last = section.rpartition(".")
+    if before is None and outer:
+        _add_to_section(settings, outer, last, place)
+    own = before or Setting(section, Section(), place, place)
+    settings[section] = own._replace(value=Section((*names, *(() if name in names else (name,)))))
+
+
+def _settings_of(name: str, value: Any, place: Place) -> Iterator[Setting]:
+    """Yield a value as settings: of an object, also those inside it."""
+    if isinstance(value, dict):
+        yield Setting(name, Section(tuple(value)), place, place)
+        for key, inner in value.items():
+            yield from _settings_of(f"{name}.{key}", inner, place)
+    elif isinstance(value, list):
+        scalars = tuple(each for each in value if not isinstance(each, dict | list))
+        known = len(scalars) == len(value)
+        yield Setting(name, scalars if known else Unknown("a list of objects"), place, place)
+    else:
+        yield Setting(name, value, place, place)
+
+
+def agreed(documents: Sequence[Document]) -> Document:
+    """Return the texts that a script gives one file as one document; what differs between them is Unknown."""
+    first, *others = documents
+    settings = {setting.name: setting for setting in first.settings}
+    for other in others:
+        given = {setting.name: setting for setting in other.settings}
+        for name in settings.keys() | given.keys():
+            one, another = settings.get(name), given.get(name)
+            setting = one or another
+            if setting and (one is None or another is None or one.value != another.value):
+                settings[name] = setting._replace(value=Unknown("the script writes the file several times"))
+    return first._replace(settings=tuple(settings.values()))
