@@ -212,6 +212,12 @@ class _FileReader:
         if not place.typing and left is not None:
             self.uses.append(Use(left, level, module, name, place.guards, getattr(node, "lineno", 0)))
 
+    def take(self, local: str, origin: ImportOrigin, place: _Place) -> None:
+        """Keep what an import binds. A name that two imports bind to different things stands for neither."""
+        first = self.imports.setdefault(local, origin)
+        if place.top and replace(first, guards=()) != replace(origin, guards=()):
+            self.reassigned.add(local)
+
     def read_import(self, node: ast.Import, place: _Place) -> set[str]:
         bound: set[str] = set()
         for alias in node.names:
@@ -221,7 +227,7 @@ class _FileReader:
                 self.typing_imports.setdefault(local, origin)
                 continue
             self.use(UseKind.IMPORT, node, place, alias.name)
-            self.imports.setdefault(local, origin)
+            self.take(local, origin, place)
             bound |= self.bind(local, place)
         return bound
 
@@ -236,7 +242,7 @@ class _FileReader:
             elif place.typing:
                 self.typing_imports.setdefault(alias.asname or alias.name, origin)
             else:
-                self.imports.setdefault(alias.asname or alias.name, origin)
+                self.take(alias.asname or alias.name, origin, place)
                 bound |= self.bind(alias.asname or alias.name, place)
             self.use(UseKind.FROM, node, place, module, alias.name, node.level)
         return bound

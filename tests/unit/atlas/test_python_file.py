@@ -265,3 +265,10 @@ def test_a_try_without_a_handler_leaves_a_script_that_can_be_read() -> None:
 
     assert "A = 1" in script
     ast.parse(script)
+
+
+def test_a_name_that_two_imports_bind_stands_for_neither() -> None:
+    source = "try:\n    from a import old as log\nexcept ImportError:\n    from a import log\nlog.level\n"
+    assert set(attributes(source)) == set()
+    assert set(attributes("import a.b\nimport a.c\na.b.x\n")) == {"a.b.x"}
+    assert set(attributes("import a\ndef f():\n    import b as a\na.x\n")) == {"a.x"}
