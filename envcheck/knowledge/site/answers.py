@@ -202,9 +202,9 @@ def _combinations(needs: _Needs, classes: Mapping[str, list[int]]) -> Iterator[d
 
 def _is_broken(choices: PageChoices, rule: Rule, needs: _Needs, chosen: Mapping[str, int]) -> Tri:
     """Return whether a choice breaks a rule; MAYBE if that depends only on what the target leaves open."""
-    values = dict(choices.values(chosen))
+    values = choices.known_values(chosen)
     if not any(_may_match(table, values) for table in rule.when):
-        return Tri.NO  # most choices end here, without the facts that follow from them
+        return Tri.NO  # most choices end here, without the facts that follow from their training
     judgement = judge.judge(choices.inventory(chosen, needs.defaults), [rule])
     if any(finding.verdict is Verdict.BROKEN for finding in judgement.findings):
         return Tri.YES
@@ -215,9 +215,9 @@ def _is_broken(choices: PageChoices, rule: Rule, needs: _Needs, chosen: Mapping[
 
 
 def _may_match(table: Iterable[Clause], values: Mapping[str, Value]) -> bool:
-    """Return False if one of the chosen values alone contradicts one of the clauses.
+    """Return False if one of these values alone contradicts one of the clauses.
 
-    A derived fact never replaces a chosen one.
+    What follows from a training never replaces one of them.
     """
     return not any(
         clause.key in values

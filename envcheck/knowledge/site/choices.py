@@ -45,6 +45,7 @@ class PageChoices:
         minors = {minor for minor in minors if versions.parse(minor)}  # 3.14t is another build, not a version
         self.pythons = [NONE, *sorted(minors, key=versions.order)]
         self._machines: dict[frozenset[tuple[str, int]], Inventory] = {}
+        self._machine_values: dict[frozenset[tuple[str, int]], Mapping[str, Value]] = {}
 
     def option_count(self, dimension: str) -> int:
         """Return how many choices a dimension has."""
@@ -76,6 +77,20 @@ class PageChoices:
             devices = ({"gpu.name": Fact("gpu.name", Known(self.gpus[gpu][1]), "chosen")},) if gpu else ()
             self._machines[key] = derive.derive_machine(Inventory(facts, devices), self.known)
         return self._machines[key]
+
+    def known_values(self, chosen: Mapping[str, int]) -> Mapping[str, Value]:
+        """Return the known facts of these options, but not what follows from the training."""
+        of_machine = frozenset(
+            (each, option) for each, option in chosen.items() if each != "target" and option
+        )
+        if of_machine not in self._machine_values:
+            machine = self._machine(dict(of_machine))
+            facts = {**machine.facts, **(machine.devices[0] if machine.devices else {})}
+            self._machine_values[of_machine] = {
+                key: fact.value for key, fact in facts.items() if fact.value is not None
+            }
+        training = self.trainings[chosen["target"]].facts if "target" in chosen else {}
+        return {**self._machine_values[of_machine], **training}
 
     def values(self, chosen: Mapping[str, int]) -> Iterator[tuple[str, Value]]:
         """Yield the values of machine-wide facts that these options give."""
