@@ -24,6 +24,7 @@ _NAMES = frozenset(
         "VLLM_USE_V1",  # chooses the older of vLLM's engines
         "VLLM_ENABLE_V1_MULTIPROCESSING",  # off, the newer engine runs in the same process
         "XFORMERS_IGNORE_FLASH_VERSION_CHECK",
+        "WANDB_DISABLED",  # hides an installed wandb from transformers and TRL
         "USE_HUB_KERNELS",  # transformers fetches kernels from the hub unless it is off
         "_CHECK_PEFT",  # diffusers compares PEFT's version unless it is off
     )

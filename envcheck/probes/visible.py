@@ -66,6 +66,10 @@ def _by_index(value: str, count: int) -> tuple[str, str]:
     if value.strip() in _HIDDEN:
         return "hidden", "no GPU, on purpose"
     if value.startswith("MIG-"):
+        entries = value.split(",")
+        repeated = next((n for n, entry in enumerate(entries, 1) if entry in entries[: n - 1]), 0)
+        if repeated:
+            return "duplicate", f"entry {repeated} repeats an earlier one, so CUDA sees no GPU"
         return "plain", "MIG devices"
     taken: list[int] = []
     garbage = False
@@ -88,10 +92,13 @@ def _by_index(value: str, count: int) -> tuple[str, str]:
 def _by_uuid(value: str, uuids: Sequence[str]) -> tuple[str, str]:
     """Return the selection for a list of UUIDs or their prefixes, and how CUDA reads it."""
     seen: set[int] = set()
-    for place, entry in enumerate(value.split(",")):
+    entries = value.split(",")
+    for place, entry in enumerate(entries):
         matches = [index for index, uuid in enumerate(uuids) if uuid.startswith(entry)]
         if not entry.startswith("GPU-"):
             return "cut", f"CUDA stops at entry {place + 1}, which is not a UUID, and sees {len(seen)} GPUs"
+        if entry in entries[:place]:
+            return "duplicate", f"entry {place + 1} repeats an earlier one, so CUDA sees no GPU"
         if "" in uuids or not uuids:
             seen.add(-place - 1)  # some GPU; which one is not known
             continue

@@ -22,11 +22,13 @@ from envcheck.core.facts import (
     package_of_key,
 )
 
-# `cu12torch2.6cxx11abifalse` (flash-attn, causal-conv1d, mamba-ssm); `pt26cu124` (torch-scatter and others).
+# `cu12torch2.6cxx11abifalse` (flash-attn, causal-conv1d, mamba-ssm); `pt26cu124` (torch-scatter and others);
+# `torch260cu126` (natten), which names the whole release.
 # packaging writes labels in lower case.
 _LABELS = (
     re.compile(r"(?:cu(?P<cuda>\d{2,3}))?torch(?P<torch>\d+\.\d+)(?:\.\d+)*(?:cxx11abi(?P<abi>true|false))?"),
     re.compile(r"pt(?P<digits>\d{2,3})(?:cu(?P<cuda>\d{2,3}))?"),
+    re.compile(r"torch(?P<digits>\d{2,3})\d(?:cpu|cu(?P<cuda>\d{2,3}))"),
 )
 
 _ONE_ABI_SINCE = "2.7"

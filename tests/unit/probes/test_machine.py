@@ -472,6 +472,21 @@ def test_selection_contains_no_uuid(value: str) -> None:
         assert "8932" not in selection(value, uuids).source
 
 
+@pytest.mark.parametrize(
+    ("value", "word"),
+    [
+        ("MIG-a,MIG-a", "duplicate"),
+        ("MIG-a,MIG-b", "plain"),
+        ("GPU-c9,GPU-c9", "duplicate"),
+        ("GPU-c9,GPU-c8", "plain"),
+        ("0,1,0", "duplicate"),
+        ("0,1", "plain"),
+    ],
+)
+def test_a_device_that_is_named_twice_is_seen_without_its_uuid(value: str, word: str) -> None:
+    assert selection(value, []).value == word
+
+
 def test_an_endless_log_is_abandoned_in_time(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "kmsg")
     assert Host(tmp_path, {}).read_records("/kmsg", 1 << 20, 0.2) is None
