@@ -11,6 +11,9 @@ from envcheck.host.files import is_file, path_exists, read_file, resolve_links
 
 _LARGEST = 1 << 20  # bytes of a program or script
 _HIGHEST = 6  # folders above a file that are searched
+_CONFIGURATIONS = (
+    ".json", ".yaml", ".yml", ".toml", ".txt", ".tpl", ".template", ".tmpl", ".in", ".j2", ".envsubst",
+)  # fmt: skip
 _SHORTEST_END = 2  # parts of a path that identify a file of the project
 _TOP = (".git", "pyproject.toml", "setup.py", "setup.cfg", "requirements.txt", "LICENSE")
 """What the top folder of a project contains; of several folders with one of these, the nearest counts."""
@@ -46,17 +49,28 @@ class ProjectFiles:
         return next((path for path in several if is_file(path)), name)
 
     def text(self, name: str) -> str | None:
-        """Return the text of a named file, or None; it is read once."""
+        """Return the text of a named file, or None; it is read once.
+
+        A configuration that a script copies or edits is read only if it is in the project: nothing of another
+        file of this machine may come into a report that way.
+        """
         if name not in self._texts:
             self._texts[name] = self._read(name)
         return self._texts[name]
 
     def _read(self, name: str) -> str | None:
         path = self.find(Path(name))
+        if path.is_absolute() and name.endswith(_CONFIGURATIONS) and not self._is_inside(path):
+            return None
         try:
             return read_file(path, _LARGEST).decode("utf-8", "replace") if is_file(path) else None
         except InputError:
             return None
+
+    def _is_inside(self, path: Path) -> bool:
+        """Return whether a file is in the project, or in the current folder."""
+        around = {Path(resolve_links(self.folder)), Path(resolve_links(Path())), *self._above}
+        return not around.isdisjoint(Path(resolve_links(path)).parents)
 
     def _ends(self, name: Path) -> Iterator[Path]:
         """Yield where the project may have the file that an absolute path names, the longest end first."""

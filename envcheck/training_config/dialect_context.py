@@ -90,7 +90,8 @@ class DialectContext:
     def proves_trainer(self) -> bool:
         """Return whether the document proves that the dialect's trainer runs the loop.
 
-        A program that parses the trainer's arguments (`parsed_by`) may have a loop of its own.
+        A program that parses the trainer's arguments (`parsed_by`) may have a loop of its own. One that has a
+        switch for each of two precisions has shown one proof, not two.
         """
         proofs = self.dialect.proofs
         programs = {*self.dialect.programs} & program_names(self.document)
@@ -98,7 +99,8 @@ class DialectContext:
             return True
         if self._is_unknown_command():
             return False
-        return sum(name in self.settings for name in proofs) >= _PROOFS and not self._code_has_no_trainer()
+        found = {"fp16" if name == "bf16" else name for name in proofs if name in self.settings}
+        return len(found) >= _PROOFS and not self._code_has_no_trainer()
 
     def _is_only_parsed(self) -> bool:
         """Return whether nothing but the parser in a program's code shows the dialect of its arguments."""

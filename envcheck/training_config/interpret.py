@@ -106,8 +106,10 @@ def understood(
     """
     document = _without_unused_deepspeed(document)
     dialect = recognised(document, dialects)
-    passed_on = dict(_sections(document, dialect))
-    sections = [part for each in passed_on.values() for part in understood(each, dialects, installed)]
+    passed_on = dict(_sections(document, dialect) if document.form != "arguments" else ())
+    overrides = _overrides(document, dialect)
+    inside = (*passed_on.values(), *overrides)
+    sections = [part for each in inside for part in understood(each, dialects, installed)]
     if dialect is None:
         of_own = _own_names(document)
         by_name = understood(of_own, dialects, installed) if of_own is not None else []
@@ -253,6 +255,32 @@ def _sections(document: Document, dialect: Dialect | None) -> Iterator[tuple[str
                 folder=document.folder,
             ),
         )  # fmt: skip
+
+
+def _overrides(document: Document, dialect: Dialect | None) -> Iterator[Document]:
+    """Yield what Hydra's overrides, such as `training.bf16=true`, set in sections of a program's own.
+
+    Only names that say by themselves what they mean count, and arguments of a known class of which there are
+    enough. What is not overridden is in files that the program names.
+    """
+    if document.form != "arguments" or document.dialect or dialect is None or dialect.name != ARGUMENTS:
+        return
+    groups: dict[str, list[Setting]] = {}
+    for each in document.settings:
+        section, _, name = each.name.rpartition(".")
+        if section:
+            groups.setdefault(section, []).append(each._replace(name=name))
+    own = [each for inside in groups.values() for each in inside if each.name in _OWN_NAMES]
+    named = {each.name for each in own}
+    if len(named) == len(own):
+        groups[""] = own
+    for section, inside in groups.items():
+        of_section = _dialect_of_section(section.rpartition(".")[2], {each.name for each in inside})
+        of_section = of_section if section else "own" if own else ""
+        if of_section:
+            yield document._replace(
+                settings=tuple(inside), dialect=of_section, program=(), partial=True, source=None
+            )
 
 
 def _dialect_of_section(section: str, names: set[str]) -> str:

@@ -49,11 +49,13 @@ def facts(context: DialectContext) -> Iterator[Fact]:
 
 
 def _evidence(context: DialectContext) -> str:
-    """Return the place of the first setting by which the dialect of a document is recognised, or the file."""
-    marks = {mark for name in (context.dialect.marks, context.dialect.proofs) for mark in name}
-    found = next((setting for name, setting in context.settings.items() if name in marks), None)
-    found = found or next(iter(context.settings.values()), None)
-    return location(found) if found else context.document.file
+    """Return the place of the first setting that proves a document's dialect, or suggests it; or the file."""
+    for names in (context.dialect.proofs, context.dialect.marks):
+        found = next((setting for name, setting in context.settings.items() if name in names), None)
+        if found is not None:
+            return location(found)
+    first = next(iter(context.settings.values()), None)
+    return location(first) if first is not None else context.document.file
 
 
 def _stated(context: DialectContext, setting: Setting, *, weak: bool) -> Iterator[Fact]:

@@ -57,8 +57,11 @@ _TRAINING_WORDS = frozenset(
 _TRAINING_BEGINNINGS = ("train", "finetun", "pretrain", "tune", "distill")
 """Words in the name of a program, and beginnings of such words, that suggest that it trains."""
 
-_TRAINING_CALLS = frozenset({"train", "fit", "learn", "backward", "train_batch", "training_step"})
-"""Functions and methods of which the code of a training calls one."""
+_TRAINING_CALLS = frozenset({"fit", "learn", "backward"})
+_CALLS_A_TRAINING = pattern(
+    r"(?<!pre)(?<!con)(?<!res)train(?!ed|able|_test|_data|_set|_split|ing_data)|fine_?tun"
+)
+"""Functions and methods of which the code of a training calls or imports one: all of a name, or a part."""
 
 _HYDRA_MAIN = pattern(r"@hydra\.main\(([^)]{0,400})\)")
 _HYDRA_ARGUMENT = pattern(r"(config_path|config_name)\s*=\s*[\"']([\w./-]+)[\"']")
@@ -185,7 +188,8 @@ def _only_other_work(command: LaunchCommand, line: LaunchLine, programs: Launche
     followed = programs.follow(code, command, line)
     if followed is None or followed.trains is Tri.YES or programs.started(code, command, followed):
         return False
-    return not any(call.rpartition(".")[2] in _TRAINING_CALLS for call in code.whole.source.calls)
+    calls = (call.rpartition(".")[2].lower() for call in code.own.calls)
+    return not any(call in _TRAINING_CALLS or _CALLS_A_TRAINING.search(call) for call in calls)
 
 
 def _last_part(program: str) -> str:

@@ -403,3 +403,20 @@ def test_a_variable_that_the_script_sets_may_be_set_again_by_an_unknown_name(tmp
 def test_what_read_takes_from_a_line(tmp_path: Path, reads: str, meant: str) -> None:
     script = f"{reads}\ntorchrun x.py --output_dir o --per_device_train_batch_size 1 $A\n"
     assert facts(tmp_path, {"run.sh": script})["precision"] == meant
+
+
+@pytest.mark.parametrize(("folder", "stage"), [("outside", None), ("project/configs", 3)])
+def test_a_configuration_is_copied_only_from_the_project(
+    tmp_path: Path, folder: str, stage: int | None
+) -> None:
+    source = tmp_path / folder / "ds.json"
+    source.parent.mkdir(parents=True)
+    source.write_text(STAGE)
+    text = (
+        f"#!/bin/bash\ncp {source} run.json\ndeepspeed train.py --deepspeed run.json --learning_rate 1e-5\n"
+    )
+    project = tmp_path / "project"
+    project.mkdir(exist_ok=True)
+    assert facts(project, {"run.sh": text}).get("zero_stage") == stage
+    named = f"#!/bin/bash\ndeepspeed train.py --deepspeed {source} --learning_rate 1e-5\n"
+    assert facts(project, {"run.sh": named})["zero_stage"] == 3

@@ -179,3 +179,50 @@ def test_what_a_program_computes_is_unknown_and_no_default(tmp_path: Path) -> No
     program = TRAINING.replace("bf16=True", "bf16=True, gradient_checkpointing=chosen()")
     files = {"run.sh": "python train.py --output_dir o\n", "train.py": program}
     assert "gradient_checkpointing" not in facts_of(tmp_path, "run.sh", files)
+
+
+OVERRIDES = (
+    "deepspeed --include localhost:0,1 fit.py project=x model=small model.lora.lora_enable={lora} "
+    "training.deepspeed=ds.json training.per_device_train_batch_size=4 training.learning_rate=1e-5 "
+    "training.save_strategy=epoch training.bf16={bf16}\n"
+)
+
+
+@pytest.mark.parametrize(("lora", "adapter"), [("True", "lora"), ("False", "none")])
+def test_overrides_of_a_program_that_is_not_here_say_what_they_mean(
+    tmp_path: Path, lora: str, adapter: str
+) -> None:
+    content = '{"zero_optimization": {"stage": 3}}'
+    script = OVERRIDES.format(lora=lora, bf16="True")
+    found = facts_of(tmp_path, "run.sh", {"run.sh": script, "ds.json": content})
+    assert (found["adapter"], found["zero_stage"], found["parallel"]) == (adapter, 3, "deepspeed")
+    assert (found["precision"], found["micro_batch_size"]) == ("bf16", 4)
+
+
+def test_the_same_override_in_two_sections_decides_nothing(tmp_path: Path) -> None:
+    script = "python fit.py actor.lora_enable=True critic.lora_enable=False training.bf16=True\n"
+    found = {fact.key: fact for fact in read(tmp_path, {"run.sh": script}).facts}
+    assert isinstance(found["train.adapter"].reading, Unknown)
+
+
+def test_switches_of_two_precisions_are_one_proof_of_a_trainer(tmp_path: Path) -> None:
+    own = "output_dir: o\nlearning_rate: 1.0e-5\nbf16: true\nfp16: false\n"
+    assert "trainer" not in facts_of(tmp_path, "own.yaml", {"own.yaml": own})
+    more = f"{own}save_strategy: epoch\n"
+    assert facts_of(tmp_path, "more.yaml", {"more.yaml": more})["trainer"] == "transformers"
+
+
+def test_generating_from_a_split_for_training_is_no_training(tmp_path: Path) -> None:
+    program = """
+import argparse
+from datasets import load_dataset
+from helpers import answers
+parser = argparse.ArgumentParser()
+parser.add_argument("--resume", action="store_true")
+parser.parse_args()
+answers(load_dataset("d", split="train").train_test_split(test_size=0.1)["test"])
+"""
+    helpers = "def answers(rows):\n    pass\n\ndef tuned(trainer):\n    trainer.train()\n"
+    files = {"run.sh": "python generate_answers.py --resume\n", "generate_answers.py": program}
+    with pytest.raises(InputError, match="nothing starts a training"):
+        read(tmp_path, {**files, "helpers.py": helpers})
