@@ -258,8 +258,14 @@ def _rows_of(text: str, header: str) -> Iterator[tuple[str, str]]:
 
 
 def _candidates(texts: Mapping[str, str], owner: str) -> Iterator[str]:
-    """Yield a class, then the class with the longest name that ends its name, then that of its words."""
+    """Yield a class, then the class with the longest name that ends its name, then that of its words.
+
+    A model of a project of its own is named after the one that it is made of (`TinyLlavaForCausalLM`), and is
+    not derived from it.
+    """
     yield owner
+    if _OF_MODELS.search(owner):
+        return
     for start in range(1, len(owner) - _SHORTEST_BASE + 1):
         name = owner[start:]
         if name[0].isupper() and any(_section(text, name) is not None for text in texts.values()):
@@ -272,6 +278,10 @@ def _candidates(texts: Mapping[str, str], owner: str) -> Iterator[str]:
             if any(_section(text, name) is not None for text in texts.values()):
                 yield name
                 return
+
+
+_OF_MODELS = re.compile(r"For[A-Z]\w+$|Model$")
+"""End of the name of a model with a head, or without one."""
 
 
 def _section(text: str, owner: str) -> tuple[str, str] | None:

@@ -364,6 +364,7 @@ def _on_messages(
         rows = raised.find_raised(texts, text.exception, text.message, place)
         if of_package and not rows and not text.shown:
             rows = raised.find_raised(texts_in("raised"), text.exception, text.message)
+        rows = tuple(found for found in rows if not _is_of_another_file(found.row, package, place))
         of_log = tuple(found for found in rows if found.row.package in named)
         of_others = log_diagnosis.own_code(text.place) or (package and not of_package)
         if not of_log and of_others:
@@ -371,6 +372,15 @@ def _on_messages(
         if rows:
             return LibraryAnswer(raises=of_log or rows)
     return None
+
+
+def _is_of_another_file(row: raised.RaisedRow, package: str, place: str) -> bool:
+    """Return whether a row begins with a value and is of another file than the one that raised.
+
+    A package may fill one text in several places (`err.format(mode="fp16")`), each under its own condition.
+    """
+    filled = row.template.startswith("{}")
+    return filled and row.package == package and not place.endswith(f"/{row.file}")
 
 
 def _libraries_first(found: Iterable[Membership]) -> tuple[Membership, ...]:

@@ -857,3 +857,51 @@ def test_rules_on_a_name_that_every_release_has_are_not_listed(explained: Explai
     assert "which every release of transformers has" in told
     assert "    rule  " not in told
     assert 'python -c "from transformers import Trainer"' in told
+
+
+def test_an_assertion_on_the_host_blames_no_index_and_no_user(explained: Explain) -> None:
+    host = explained(
+        "python: /root/.cache/torch_extensions/py310_cu121/async_io/deepspeed_aio_common.cpp:128: int "
+        "_do_io_complete(long long int): Assertion `n_completes >= min_completes' failed.\n"
+    )
+    kernel = explained(
+        "../aten/src/ATen/native/cuda/Loss.cu:250: nll_loss_forward_reduce_cuda_kernel_2d: block: [0,0,0], "
+        "thread: [3,0,0] Assertion `t >= 0 && t < n_classes` failed.\n"
+    )
+
+    assert cause_of(host).kind == "crash"
+    assert "index" not in answer(host)
+    assert cause_of(kernel).kind == "data"
+
+
+def test_a_filled_text_is_not_given_the_condition_of_another_file(explained: Explain) -> None:
+    told = answer(
+        explained(
+            traceback(
+                "ValueError: int3 mixed precision requires a moon",
+                (
+                    f"{SITE}/accelerate/accelerator.py",
+                    355,
+                    "__init__",
+                    "raise ValueError(err.format(mode=mode))",
+                ),
+            )
+        )
+    )
+
+    assert "_validate_launch_command" not in told
+
+
+def test_a_model_of_a_project_is_not_derived_from_the_one_it_is_named_after(explained: Explain) -> None:
+    told = answer(
+        explained(
+            traceback(
+                "AttributeError: 'TinyLlavaForConditionalGeneration' object has no attribute 'peft_config'",
+                ("/home/me/tinyllava/lora_recipe.py", 46, "converse", "if model.peft_config is None:"),
+                (f"{SITE}/torch/nn/modules/module.py", 1614, "__getattr__", "raise AttributeError("),
+            )
+        )
+    )
+
+    assert "has it" not in told
+    assert "install a release" not in told
