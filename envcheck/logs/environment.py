@@ -7,8 +7,8 @@ which the log prints different values is unknown.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import takewhile
 from typing import Any, NamedTuple
 
 from envcheck.core import versions
@@ -166,6 +166,7 @@ def _listed_packages(row: Mapping[str, Any], text: str) -> Iterator[tuple[str, s
     packages: list[tuple[str, str, int]] = []
     in_list = header is None
     lines = [*text.split("\n"), ""]
+    requirements = _RequirementLines(row, lines)
     for line_number, line in enumerate(lines):
         match = re.match(row["row"], line) if in_list else None
         if match:
@@ -174,20 +175,49 @@ def _listed_packages(row: Mapping[str, Any], text: str) -> Iterator[tuple[str, s
             in_list = True
         elif not (in_list and header and _is_ruler(line)):
             enough = len(packages) >= least and (not one_of or one_of & {name for name, _, _ in packages})
-            if enough and not _is_of_requirements(row, lines, packages[0][2], line_number):
+            if enough and not requirements.around(packages[0][2], line_number):
                 yield from packages
             packages, in_list = [], header is None
 
 
-def _is_of_requirements(row: Mapping[str, Any], lines: Sequence[str], first: int, end: int) -> bool:
-    """Return whether the lines from `first` to before `end` belong to a requirements file."""
-    if "unless_beside" not in row:
-        return False
-    unpinned = re.compile(row["unless_beside"])
-    around = re.compile(rf"\s*(?:#.*)?$|(?:{row['row']})|(?:{row['unless_beside']})")
-    above = takewhile(around.match, reversed(lines[max(0, first - _AROUND) : first]))
-    below = takewhile(around.match, lines[end : end + _AROUND])
-    return any(unpinned.match(line) for line in (*above, *below))
+class _RequirementLines:
+    """Where the lines of a text show that they belong to a requirements file, and where such a file ends.
+
+    Each line is compared once, however many lists the text has; of a text without a list, none is.
+    """
+
+    def __init__(self, row: Mapping[str, Any], lines: Sequence[str]) -> None:
+        self._row, self._lines = row, lines
+        self._unpinned: list[int] | None = None  # lines with a range, in order
+        self._ends: list[int] = []  # lines that no requirements file has, in order
+
+    def around(self, first: int, end: int) -> bool:
+        """Return whether the lines from `first` to before `end` belong to a requirements file."""
+        if "unless_beside" not in self._row:
+            return False
+        if self._unpinned is None:
+            self._unpinned = self._compare()
+        above, below = bisect_left(self._ends, first), bisect_left(self._ends, end)
+        start = max(self._ends[above - 1] + 1 if above else 0, first - _AROUND)
+        stop = min(self._ends[below] if below < len(self._ends) else len(self._lines), end + _AROUND)
+        return self._has_range(start, first) or self._has_range(end, stop)
+
+    def _compare(self) -> list[int]:
+        pattern = self._row["unless_beside"]
+        unpinned = re.compile(pattern)
+        others = re.compile(rf"\s*(?:#.*)?$|(?:{self._row['row']})")
+        found = []
+        for number, line in enumerate(self._lines):
+            if unpinned.match(line):
+                found.append(number)
+            elif not others.match(line):
+                self._ends.append(number)
+        return found
+
+    def _has_range(self, start: int, stop: int) -> bool:
+        unpinned = self._unpinned or []
+        at = bisect_left(unpinned, start)
+        return at < len(unpinned) and unpinned[at] < stop
 
 
 _AROUND = 200

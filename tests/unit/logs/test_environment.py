@@ -1,5 +1,7 @@
 """Lists of packages that a log prints: what is installed, not what a project asks for."""
 
+import time
+
 import pytest
 
 from envcheck.commands import loading
@@ -48,3 +50,32 @@ def test_what_pip_freeze_prints_is_installed(text: str, keys: Vocabulary) -> Non
 )
 def test_a_requirements_file_is_not_what_is_installed(text: str, keys: Vocabulary) -> None:
     assert listed(text, keys) == {}
+
+
+def test_thousands_of_lists_in_one_log_take_time_in_proportion(keys: Vocabulary) -> None:
+    def seconds(lists: int) -> float:
+        began = time.process_time()
+        listed(f"{FREEZE}-- next\n" * lists, keys)
+        return time.process_time() - began
+
+    few, many = seconds(1000), seconds(8000)
+
+    assert many < 30 * few  # 8 times as many; each list once cost a search of 400 lines
+
+
+@pytest.mark.parametrize(
+    ("text", "facts"),
+    [
+        ("Name: torch\nVersion: 2.4.0+cu121\nSummary: Tensors\n", {"pkg.torch": "2.4.0+cu121"}),
+        (" + vllm==0.11.0\n - vllm==0.10.2\n", {"pkg.vllm": "0.11.0"}),
+        (
+            "Found existing installation: peft 0.9.0\nSuccessfully installed flash-attn-2.7.4.post1 peft-0.13.2\n",
+            {"pkg.flash-attn": "2.7.4.post1", "pkg.peft": "0.13.2"},
+        ),
+        ("+torch==2.6.0\n-torch==2.4.0\n", {}),
+    ],
+)
+def test_what_pip_and_uv_say_of_an_installation_is_read(
+    text: str, facts: dict[str, object], keys: Vocabulary
+) -> None:
+    assert listed(text, keys) == facts
