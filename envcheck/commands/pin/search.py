@@ -530,9 +530,6 @@ def _search_other_cuda(
     return None, why_not
 
 
-_UNTRIED = "a fix, not tried because it runs the packages' build code, now and on installation:"
-
-
 def _explain_dead_end(
     goal: LockTarget, dead_end: _DeadEnd, variant: Mapping[str, str], why_not: Sequence[str]
 ) -> str:
@@ -555,7 +552,7 @@ def _explain_dead_end(
     lines += ["fixes, each of them tried:" if ways else "none of the single changes that were tried helps"]
     lines += [f"  - {way}" for way in ways]
     if sources := unpinned.named_sources(dead_end.last_failure):
-        lines += [_UNTRIED, f"  - {unpinned.allow_source(sources)}"]
+        lines += [unpinned.UNTRIED, f"  - {unpinned.allow_source(sources)}"]
     return "\n".join(lines)
 
 
@@ -581,7 +578,7 @@ def _explain_sources(goal: LockTarget, needs: Sequence[_NeedsSource]) -> str:
         f"no versions for {goal.target.name} fit {describe(goal)}; these requirements conflict:",
         *(f"  - {line}" for line in (*_known_reason(goal), *_needing_source_lines(needs))),
         f"  - no older release of {older} that can be installed from wheels fits",
-        _UNTRIED,
+        unpinned.UNTRIED,
         f"  - {unpinned.allow_source(needs[0].packages)}",
         "    (what these packages require in turn is known only after that)",
     )

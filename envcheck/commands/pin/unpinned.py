@@ -173,10 +173,16 @@ def source_hint(names: Sequence[str]) -> list[str]:
     """Return a line on `--allow-source` for packages that the index has as source only; empty for none."""
     if not names:
         return []
-    are, their = ("is", "its") if len(names) == 1 else ("are", "their")
-    listed, options = ", ".join(names), allow_source(names)
-    when = "runs now and on installation"
-    return [f"{listed} {are} on the index as source only: with {options} {their} build code {when}"]
+    their = "its" if len(names) == 1 else "their"
+    runs = f"{their} build code runs now and on installation"
+    return [f"{_as_source(names)}: with {allow_source(names)} {runs}"]
+
+
+def _as_source(names: Sequence[str]) -> str:
+    return f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} on the index as source only"
+
+
+UNTRIED = "a fix, not tried because it runs the packages' build code, now and on installation:"
 
 
 def allow_source(names: Iterable[str]) -> str:
@@ -220,12 +226,18 @@ def describe_clash(
     """Yield `most` of the backend's reasons, one per line, and the user's bounds whose removal would help."""
     lines = reason_lines(unsolvable.reason)
     named = (name for name in unsolvable.narrowed if any(_names(line, name) for line in lines))
-    yield from (f"  - {line}" for line in (*(unsolvable.narrowed[name] for name in named), *lines)[:most])
     request = open_request(goal, problem, (*resolver.judges_bounds(problem),))
     sources = source_only(completer, request, unsolvable.reason)
-    ways = [*source_hint(sources), *_ways_out(goal, problem, completer, unsolvable.reason)]
+    reasons = (*(unsolvable.narrowed[name] for name in named), *lines)[: most - bool(sources)]
+    yield from (f"  - {line}" for line in reasons)
+    if sources:
+        yield f"  - {_as_source(sources)}"
+    ways = list(_ways_out(goal, problem, completer, unsolvable.reason))
     yield "fixes, each of them tried:" if ways else "none of the single changes that were tried helps"
     yield from (f"  - {way}" for way in ways)
+    if sources:
+        yield UNTRIED
+        yield f"  - {allow_source(sources)}"
 
 
 def reason_lines(reason: str) -> list[str]:
