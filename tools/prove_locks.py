@@ -10,7 +10,7 @@ It is "installed" if none of these tests can run without a GPU and no other fail
 machine, such as linux-aarch64, is "unpacked" instead: uv fetches every file with its hash and unpacks it,
 and no rule may refuse what the files say (metadata, requirements, libraries). Nothing of them is run.
 Packages that exist as source only are built here if that compiles nothing, and are left out otherwise. With
-`--files`, a lock for this machine is treated so too: OpenRLHF's need nvcc.
+`--files`, a lock for this machine is treated so too: OpenRLHF's need nvcc, and others take less time so.
 
 The result is written to lockfiles/manifest.toml and into the lock's header. The self-tests that were run are
 added to compat/matrix.toml as cells. uv's cache lies in a separate folder, which is emptied when it exceeds

@@ -62,9 +62,10 @@ _HEAD = """\
 # "trained": installed with hashes into an empty environment, and the target's self-tests trained in it.
 # "installed": installed so, `pip check` passed, and the packages were imported as far as a machine without
 # a GPU lets them.
-# "unpacked": nothing was run, mostly because the lock is for another kind of machine or needs nvcc: the
-# files were fetched with hashes and unpacked, the requirements in their metadata hold, no rule refuses them,
-# and their compiled code is for the lock's machine. `left_out` are packages whose build compiles code.
+# "unpacked": the files were fetched with hashes and unpacked, the requirements in their metadata hold, no
+# rule refuses them, and their compiled code is for the lock's machine. Nothing was run: the lock is for
+# another kind of machine, needs nvcc, or only other locks of its target were installed so far. `left_out`
+# are packages whose build compiles code.
 # Others were resolved and judged.
 """
 
