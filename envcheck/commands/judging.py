@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from envcheck.core import versions
 from envcheck.core.facts import Inventory, installed_versions, package_key
@@ -13,7 +14,7 @@ from envcheck.core.findings import Finding, Judgement, Verdict, worst_first
 from envcheck.core.rules import Matrix, Rule, Target
 from envcheck.knowledge.generated_rules import metadata_rules, requirement_rules, selftest_rules, target_rules
 from envcheck.rules import judge
-from envcheck.rules.atlas import broken_rows, judged_versions, without_repetitions
+from envcheck.rules.atlas import broken_rows, compiled_for, judged_versions, without_repetitions
 from envcheck.rules.requirements import RequirementCheck, check_requirements
 
 
@@ -83,11 +84,10 @@ def atlas_rules(inventory: Inventory, matrix: Matrix, *, worded: bool = True) ->
         return ()
     from envcheck.knowledge import atlas_rules  # most environments fit
 
-    by_conda = inventory.known("packages.from_conda")
-    together = by_conda if isinstance(by_conda, tuple) else ()
+    fitting = partial(compiled_for, inventory)
     if worded:
-        return tuple(atlas_rules.rules_here(atlas, installed, together, matrix.tables.withdrawn))
-    return tuple(atlas_rules.unworded_rules_here(atlas, installed, together))
+        return tuple(atlas_rules.rules_here(atlas, installed, fitting, matrix.tables.withdrawn))
+    return tuple(atlas_rules.unworded_rules_here(atlas, installed, fitting))
 
 
 def with_atlas_rules(matrix: Matrix, inventory: Inventory) -> Matrix:

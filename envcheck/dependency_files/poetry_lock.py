@@ -11,7 +11,12 @@ from envcheck.core.parsing import parse_toml
 from envcheck.core.versions import satisfies
 from envcheck.dependency_files import DependencyFormat, DependencyList, ListedPackage, ReadingContext
 from envcheck.dependency_files.parsing import toml_lines
-from envcheck.dependency_files.parsing.locked_packages import applies, lists_by_python, pythons_to_read
+from envcheck.dependency_files.parsing.locked_packages import (
+    applies,
+    lists_by_python,
+    pythons_to_read,
+    with_sources,
+)
 
 
 def read(text: str, where: str, context: ReadingContext) -> tuple[DependencyList, ...]:
@@ -31,7 +36,7 @@ def read(text: str, where: str, context: ReadingContext) -> tuple[DependencyList
         python: _packages(rows, lines, where, context, python)
         for python in pythons_to_read(context, str(requires))
     }
-    return lists_by_python(where, found)
+    return with_sources(lists_by_python(where, found), rows)
 
 
 def _packages(

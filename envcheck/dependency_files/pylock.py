@@ -16,6 +16,7 @@ from envcheck.dependency_files import (
     ReadingContext,
 )
 from envcheck.dependency_files.parsing import toml_lines
+from envcheck.dependency_files.parsing.locked_packages import with_sources
 
 
 def read(text: str, where: str, context: ReadingContext) -> tuple[DependencyList, ...]:
@@ -41,7 +42,7 @@ def read(text: str, where: str, context: ReadingContext) -> tuple[DependencyList
         if earlier is not None and earlier.version != package.version:
             package = ListedPackage(package.name, "", place, "the lock has it in several versions")
         packages[package.name] = package
-    return (DependencyList(where, tuple(packages.values()), whole=True),)
+    return with_sources([DependencyList(where, tuple(packages.values()), whole=True)], rows)
 
 
 def _package(row: dict[str, object], place: str, context: ReadingContext) -> ListedPackage | None:

@@ -14,7 +14,12 @@ from envcheck.core.facts import normalised
 from envcheck.core.parsing import parse_toml
 from envcheck.dependency_files import DependencyFormat, DependencyList, ListedPackage, ReadingContext
 from envcheck.dependency_files.parsing import toml_lines
-from envcheck.dependency_files.parsing.locked_packages import applies, lists_by_python, pythons_to_read
+from envcheck.dependency_files.parsing.locked_packages import (
+    applies,
+    lists_by_python,
+    pythons_to_read,
+    with_sources,
+)
 
 _OWN_SOURCES = ("virtual", "editable", "directory")
 
@@ -37,7 +42,7 @@ def read(text: str, where: str, context: ReadingContext) -> tuple[DependencyList
         found = {python: lock.packages(python, selected, excluded) for python in pythons}
         lists += lists_by_python(where, found, label)
     overridden = _overridden(tree.get("manifest"))
-    return tuple(one._replace(overridden=overridden) for one in lists)
+    return with_sources((one._replace(overridden=overridden) for one in lists), rows)
 
 
 def _overridden(manifest: object) -> frozenset[str]:

@@ -5,7 +5,7 @@ Doctor imports this module only if some row is broken; `envcheck.rules.atlas` fi
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from envcheck.core.facts import Kind, package_key
 from envcheck.core.rules import (
@@ -31,21 +31,26 @@ from envcheck.rules.atlas import (
 )
 
 
+def _never(_package: str, _partner: str) -> bool:
+    return False
+
+
 def rules_here(
     atlas: Atlas,
     versions: Mapping[str, str],
-    together: Collection[str] = (),
+    fitting: Callable[[str, str], bool] = _never,
     withdrawn: Collection[tuple[str, str]] = (),
 ) -> Iterator[Rule]:
     """Yield a rule for each pair of installed packages whose code does not fit, worded for these releases.
 
     Only the worst import and call of a pair are yielded: if `import peft` fails, there is no need to report
-    that its trainers fail too. The packages of `together` were compiled for one another, whatever their
-    wheels pin. No fix names a release of `withdrawn`, which has packages and versions.
+    that its trainers fail too. `fitting` returns whether compiled modules of a package are known to load
+    beside the installed release of another one, whatever its wheels on the index pin and need. No fix names a
+    release of `withdrawn`, which has packages and versions.
     """
     judged = judged_versions(atlas, versions)
     shown = {**judged.releases, **{package: versions[package] for package in judged.before}}
-    for rule, worst, same in _broken_rules(atlas, judged, together):
+    for rule, worst, same in _broken_rules(atlas, judged, fitting):
         package, partner = worst.package, worst.partner
         release, other = judged.releases[package], judged.releases[partner]
         yield _at_pre_releases(rule, judged, versions)._replace(
@@ -57,11 +62,11 @@ def rules_here(
 
 
 def unworded_rules_here(
-    atlas: Atlas, versions: Mapping[str, str], together: Collection[str] = ()
+    atlas: Atlas, versions: Mapping[str, str], fitting: Callable[[str, str], bool] = _never
 ) -> Iterator[Rule]:
     """Yield the rules of `rules_here` without their texts, because trying fixes makes hundreds."""
     judged = judged_versions(atlas, versions)
-    for rule, _, _ in _broken_rules(atlas, judged, together):
+    for rule, _, _ in _broken_rules(atlas, judged, fitting):
         yield _at_pre_releases(rule, judged, versions)
 
 
@@ -86,7 +91,7 @@ def _is_candidate(name: str, judged: JudgedReleases) -> bool:
 
 
 def _broken_rules(
-    atlas: Atlas, judged: JudgedReleases, together: Collection[str]
+    atlas: Atlas, judged: JudgedReleases, fitting: Callable[[str, str], bool]
 ) -> Iterator[tuple[Rule, AtlasRow, list[AtlasRow]]]:
     """Yield the rules of each pair of packages that do not fit, with the worst row and all of its entry.
 
@@ -95,8 +100,8 @@ def _broken_rules(
     the worst of all and the worst for each class that only some trainings import.
     """
     for package, partner, broken in broken_rows(atlas, judged):
-        both = package in together and partner in together
-        rows = [row for row in broken if not (both and row.kind in ("binary", "symbol"))]
+        fits = any(row.kind in ("binary", "symbol") for row in broken) and fitting(package, partner)
+        rows = [row for row in broken if not (fits and row.kind in ("binary", "symbol"))]
         imports = [row for row in rows if not _is_call(row.entry)]
         worst = min(imports, key=lambda row: _reach(row, atlas), default=None)
         if worst is not None:

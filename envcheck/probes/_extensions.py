@@ -173,11 +173,14 @@ def _of_package(
 
     own = _Own(frozenset(path.rpartition("/")[2] for path in paths), own_exports)
     linked = [module for module in modules if any(map(TORCH_LIBRARY.fullmatch, module.library.needed))]
-    if missing := _missing(host, linked, torch, own, record.site):
+    missing, whole = _missing(host, linked, torch, own, record.site)
+    if missing:
         more = [f"{len(missing) - SHOWN} more"] if len(missing) > SHOWN else []
         source = label(record.site, next(iter(missing.values())))
         value = Known((*list(missing)[:SHOWN], *more))
         yield Fact(package_key(record.name, "unresolved"), value, source)
+    elif linked and whole and len(paths) <= MOST_MODULES:
+        yield Fact(package_key(record.name, "resolved"), Known(True), label(record.site, linked[0].path))
     code = [elf.gpu_architectures(module.read) for module in linked]
     if any(code) and None not in code:
         names = sorted({name for architectures in code for name in architectures or ()})
@@ -185,15 +188,22 @@ def _of_package(
         yield Fact(package_key(record.name, "architectures"), Known(tuple(names)), source)
 
 
-def _missing(host: Host, modules: Iterable[_Module], torch: _Torch, own: _Own, site: str) -> dict[str, str]:
-    """Return the libraries and symbols that modules lack, each with the path of the first such module."""
+def _missing(
+    host: Host, modules: Iterable[_Module], torch: _Torch, own: _Own, site: str
+) -> tuple[dict[str, str], bool]:
+    """Return the libraries and symbols that modules lack, each with the path of the first such module.
+
+    The flag says whether every symbol was looked up.
+    """
     missing: dict[str, str] = {}
+    whole = True
     for module in modules:
         lacking = list(_libraries_lacking(host, module.library.needed, own.names, torch, site))
-        lacking += _symbols_lacking(module, torch, own, lacking)
-        for name in lacking:
+        symbols = _symbols_lacking(module, torch, own, lacking)
+        whole = whole and symbols is not None
+        for name in (*lacking, *(symbols or ())):
             missing.setdefault(name, module.path)
-    return missing
+    return missing, whole
 
 
 def _exports(modules: Sequence[_Module], number: int) -> tuple[elf.Exports, ...] | None:
@@ -232,8 +242,8 @@ def _can_be_found(host: Host, name: str, site: str) -> bool:
     return cache is not None and f"\0{name}\0" in cache
 
 
-def _symbols_lacking(module: _Module, torch: _Torch, own: _Own, lacking: Collection[str]) -> Iterator[str]:
-    """Yield torch's symbols that neither torch nor the package defines; none if another library might."""
+def _symbols_lacking(module: _Module, torch: _Torch, own: _Own, lacking: Collection[str]) -> list[str] | None:
+    """Return torch's symbols that neither torch nor the package defines; None if another library might."""
     for name in module.library.needed:
         if (
             name not in torch.names
@@ -241,13 +251,16 @@ def _symbols_lacking(module: _Module, torch: _Torch, own: _Own, lacking: Collect
             and name not in lacking
             and not _NEUTRAL.match(name)
         ):
-            return
-    undefined = elf.undefined_symbols(module.read, module.library) or ()
-    needed = (symbol for symbol in undefined if TORCH_SYMBOL.match(symbol))
-    missing = [symbol for symbol in needed if not torch.define(symbol)]
-    exports = own.exports() if missing else None
-    if exports is not None:
-        for symbol in missing:
-            value = elf.gnu_hash(symbol)
-            if not any(table.define(symbol, value) for table in exports):
-                yield elf.demangle(symbol.decode("utf-8", "replace"))
+            return None
+    undefined = elf.undefined_symbols(module.read, module.library)
+    if undefined is None:
+        return None
+    missing = [symbol for symbol in undefined if TORCH_SYMBOL.match(symbol) and not torch.define(symbol)]
+    exports = own.exports() if missing else ()
+    if exports is None:
+        return None
+    return [
+        elf.demangle(symbol.decode("utf-8", "replace"))
+        for symbol in missing
+        if not any(table.define(symbol, elf.gnu_hash(symbol)) for table in exports)
+    ]

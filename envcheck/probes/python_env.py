@@ -19,6 +19,7 @@ from typing import Any
 import envcheck.target_scripts
 from envcheck.core.errors import ExamineError, InputError
 from envcheck.core.facts import Absent, Fact, Inventory, Key, Kind, Known, Reading, Unknown, package_key
+from envcheck.core.patterns import pattern
 from envcheck.core.records import NamedTuple
 from envcheck.host.environment import own_python, working_directory
 from envcheck.host.machine import Host
@@ -65,6 +66,9 @@ YIELDS = {
     "packages.from_conda": Key(
         Kind.WORDS, "torch and its companions, if conda installed them: it compiles each for its own torch"
     ),
+    "packages.from_source": Key(
+        Kind.WORDS, "packages that a lock takes from a repository: each is compiled for the torch beside it"
+    ),
     "pkg.*": Key(Kind.VERSION, "version of an installed distribution"),
     "pkg.*.editable": Key(Kind.FLAG, "installed from a checkout; its version is that of the installation"),
     "pkg.*.duplicates": Key(Kind.WORDS, "versions of all records found, the imported one first"),
@@ -77,6 +81,9 @@ YIELDS = {
     "pkg.*.unresolved": Key(
         Kind.WORDS, "symbols and libraries that its compiled modules need and the installed torch lacks"
     ),
+    "pkg.*.resolved": Key(
+        Kind.FLAG, "the installed torch defines every symbol of torch that its compiled modules need"
+    ),
     "pkg.*.architectures": Key(
         Kind.WORDS, "GPU architectures its modules for torch have code for: sm_80; compute_90 is PTX"
     ),
@@ -88,6 +95,7 @@ YIELDS = {
 
 _CONDA_NAMES = {"pytorch": "torch", "pytorch-cpu": "torch", "pytorch-gpu": "torch"}
 _COMPANIONS = frozenset(("torch", "torchaudio", "torchvision"))
+_FOR_TORCH = pattern(r"torch|-kernels?$")
 # Variables that an interpreter may need to start (LD_LIBRARY_PATH for a shared libpython), and those that
 # decide whether it uses the user's own site-packages.
 _KEPT_VARIABLES = frozenset(
@@ -528,8 +536,8 @@ def _extension_facts(host: Host, found: Mapping[str, list[InstalledFiles]], labe
             source = label(torch.site, "torch/lib/libtorch_cuda.so")
             yield Fact("build.torch.architectures", Known(code), source)
     imported = (records[0] for name, records in found.items() if name != "torch")
-    # torchaudio, torchao and others do not require torch in their metadata, but their names contain it.
-    for_torch = (rec for rec in imported if "torch" in rec.name or any(map(_is_torch, rec.requires)))
+    # torchaudio, torchao, sgl-kernel and others do not require torch in their metadata.
+    for_torch = (rec for rec in imported if _FOR_TORCH.search(rec.name) or any(map(_is_torch, rec.requires)))
     listed = ((record, shared_libraries(str(host.path(record.site)), record)) for record in for_torch)
     compiled = [(record, paths) for record, paths in listed if paths]
     if compiled:

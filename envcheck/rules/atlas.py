@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
 
 from envcheck.core import versions
-from envcheck.core.facts import EMPTY_MAPPING, Tri, family, package_key
+from envcheck.core.facts import EMPTY_MAPPING, Inventory, Tri, family, package_key
 from envcheck.core.findings import Finding, Judgement, Verdict
 from envcheck.core.records import NamedTuple
 from envcheck.core.rules import Atlas, AtlasRow, Severity, Span
@@ -46,6 +46,21 @@ def judged_versions(atlas: Atlas, installed: Mapping[str, str]) -> JudgedRelease
             *others, found[package] = sides
             before[package] = tuple(others)
     return JudgedReleases(found, before)
+
+
+def compiled_for(inventory: Inventory, package: str, partner: str) -> bool:
+    """Return whether compiled modules of a package are known to load beside the partner that is here.
+
+    conda compiled both for each other, a lock takes the package from a repository, so that its installation
+    compiles it, or the probe has looked up every symbol that its modules need of torch.
+    """
+    by_conda = inventory.known("packages.from_conda")
+    from_source = inventory.known("packages.from_source")
+    return (
+        (isinstance(by_conda, tuple) and {package, partner} <= {*by_conda})
+        or (isinstance(from_source, tuple) and package in from_source)
+        or (partner == "torch" and inventory.known(f"{package_key(package)}.resolved") is True)
+    )
 
 
 def _release_read(installed: str, releases: Sequence[str]) -> str:

@@ -12,8 +12,8 @@ DRIVER_FACTS = frozenset(
 )
 """Facts read from the installed driver, which are unknown for any other driver."""
 
-UNRESOLVED_SUFFIX = ".unresolved"
-"""Suffix of keys (`pkg.xformers.unresolved`) whose values depend on a package's files and on torch's."""
+RESOLVED_SUFFIXES = (".unresolved", ".resolved")
+"""Suffixes of keys (`pkg.xformers.resolved`) whose values depend on a package's files and on torch's."""
 
 
 def apply_changes(read: Inventory, changes: Sequence[tuple[str, Value]], matrix: Matrix) -> Inventory:
@@ -49,7 +49,7 @@ def _forget_unresolved(facts: Facts) -> Facts:
     """Forget which symbols compiled packages miss in the installed torch, because another torch differs."""
     unread = Unknown("read beside another torch", asked=False)
     return {
-        key: Fact(key, unread) if key.endswith(UNRESOLVED_SUFFIX) else fact for key, fact in facts.items()
+        key: Fact(key, unread) if key.endswith(RESOLVED_SUFFIXES) else fact for key, fact in facts.items()
     }
 
 

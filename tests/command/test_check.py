@@ -1010,6 +1010,35 @@ def test_a_requirement_that_a_lock_of_uv_overrides_is_a_note(tmp_path: Path) -> 
     assert "note: datasets asks for fsspec<" in ran.out
 
 
+@pytest.mark.parametrize(
+    ("file", "from_index", "from_repository"),
+    [
+        ("uv.lock", 'source = { registry = "x" }', 'source = { git = "https://github.com/o/n?tag=v1#aa" }'),
+        ("poetry.lock", "", '[package.source]\ntype = "git"\nurl = "https://github.com/o/n"'),
+        ("pdm.lock", "", 'git = "https://github.com/o/n"'),
+        ("pylock.toml", "", 'vcs = { type = "git", url = "https://github.com/o/n" }'),
+    ],
+)
+def test_what_a_lock_takes_from_a_repository_is_compiled_for_its_torch(
+    tmp_path: Path, file: str, from_index: str, from_repository: str
+) -> None:
+    def judged(source: str) -> tuple[int, bool]:
+        table = "packages" if file == "pylock.toml" else "package"
+        packages = "".join(
+            f'[[{table}]]\nname = "{name}"\nversion = "{version}"\n{where}\n'
+            for name, version, where in (
+                ("torch", "2.10.0", from_index),
+                ("torchvision", "0.23.0", source),
+                ("sgl-kernel", "0.3.21", source),
+            )
+        )
+        ran = check(tmp_path, file, f'version = 1\nlock-version = "1.0"\n{packages}[metadata]\n')
+        return ran.code, "needs the symbol" in ran.out
+
+    assert judged(from_index) == (1, True)
+    assert judged(from_repository) == (0, False)
+
+
 # --- where a project takes packages from --------------------------------------------------------------
 
 _SOURCES = """[project]

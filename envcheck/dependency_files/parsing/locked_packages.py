@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 from envcheck.core import markers
+from envcheck.core.facts import Fact, Known, normalised
 from envcheck.dependency_files import DependencyList, ListedPackage, ReadingContext
 
 PYTHONS = ("3.9", "3.10", "3.11", "3.12", "3.13", "3.14")
@@ -43,6 +45,34 @@ def applies(marker: str, context: ReadingContext, python: str, selected: Iterabl
 
     environment = markers.environment(python, architecture=context.arch)
     return markers.matches(_CONFLICT.sub(answer, marker), environment) is not False
+
+
+def with_sources(lists: Iterable[DependencyList], rows: Iterable[Any]) -> tuple[DependencyList, ...]:
+    """Return the lists, each with the packages that the rows of a lock take from a repository, as a fact."""
+    taken = {
+        (normalised(row["name"]), str(row.get("version", "")))
+        for row in rows
+        if isinstance(row, Mapping) and isinstance(row.get("name"), str) and _is_from_repository(row)
+    }
+    return tuple(_with_source(one, taken) for one in lists)
+
+
+def _with_source(listed: DependencyList, taken: Collection[tuple[str, str]]) -> DependencyList:
+    here = [line for line in listed.lines if (line.name, line.version) in taken]
+    if not here:
+        return listed
+    fact = Fact("packages.from_source", Known(tuple(sorted(line.name for line in here))), here[0].place)
+    return listed._replace(facts=(*listed.facts, fact))
+
+
+def _is_from_repository(row: Mapping[str, Any]) -> bool:
+    """Return whether a row names a repository, as uv, poetry, pdm and PEP 751 write it."""
+    source = row.get("source")
+    return (
+        "git" in row
+        or "vcs" in row
+        or (isinstance(source, Mapping) and ("git" in source or source.get("type") == "git"))
+    )
 
 
 def lists_by_python(

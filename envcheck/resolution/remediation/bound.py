@@ -11,7 +11,7 @@ from envcheck.resolution.remediation.cost import ADMINISTRATOR, Cost, CostModel
 from envcheck.resolution.remediation.problem import RemediationProblem
 from envcheck.resolution.remediation.state import RemediationState
 from envcheck.rules import derive
-from envcheck.rules.changes import UNRESOLVED_SUFFIX
+from envcheck.rules.changes import RESOLVED_SUFFIXES
 from envcheck.rules.clauses import keys_in, referenced_keys
 
 _CHANGEABLE = frozenset({"pkg", "train", "env"})
@@ -103,7 +103,7 @@ class BoundModel:
         """Yield the keys of the facts from which this fact follows directly."""
         known = self.problem.known
         yield from derive.FOLLOWS_FROM.get(key, ())
-        if key.endswith(UNRESOLVED_SUFFIX):
+        if key.endswith(RESOLVED_SUFFIXES):
             yield "pkg.torch"
         elif key == "gpu.packages_without_code":
             yield from (

@@ -114,15 +114,16 @@ def _companions_fit(inventory: Inventory, tables: Tables) -> Inventory:
     Patch releases of torch export the same symbols, so a companion of the same minor release loads. Some of
     the release before load too, and others were never compared; neither is taken to fail. conda compiles a
     companion for the torch that it installs beside it, whatever their releases: torchvision 0.26 for torch
-    2.10 and for 2.11.
+    2.10 and for 2.11. So does an installation from a repository.
     """
     facts = []
     by_conda = inventory.known("packages.from_conda")
     names = frozenset(by_conda) if isinstance(by_conda, tuple) else frozenset()
+    from_source = inventory.known("packages.from_source")
     for name in ("torchvision", "torchaudio"):
         keys = (f"pkg.{name}", f"build.torch.{name}")
         fits = missing_input(inventory, *keys)
-        if names >= {"torch", name}:
+        if names >= {"torch", name} or (isinstance(from_source, tuple) and name in from_source):
             fits = missing_input(inventory, keys[0]) or Known(True)
         elif fits is None:
             own, belonging, torch = (_minor(text_of(inventory, key)) for key in (*keys, "pkg.torch"))

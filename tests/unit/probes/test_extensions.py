@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from envcheck.commands import loading
+from envcheck.commands import judging, loading
 from envcheck.core import elf
-from envcheck.core.facts import Absent, Fact, Inventory, Known, Unknown
+from envcheck.core.facts import Absent, Fact, Inventory, Known, Unknown, Value
+from envcheck.core.findings import Verdict
 from envcheck.host.files import open_ranges
 from envcheck.host.machine import Host
 from envcheck.probes import ProbeRequest, _extensions, survey
@@ -153,6 +154,7 @@ def test_extension_of_this_torch_lacks_nothing_and_is_imported(compiler: str, si
     flash(compiler, site, torch_of(compiler, site), [NEW_ERROR, ZEROS, "aoti_torch_get_data_ptr"])
     assert imported(site, "flash_attn_2_cuda") == ""
     assert read(site).known("pkg.flash-attn.unresolved") is None
+    assert read(site).known("pkg.flash-attn.resolved") is True
 
 
 @pytest.mark.parametrize("symbol", [OLD_ERROR, "_ZNK2at10TensorBase4nameEv", "aoti_torch_of_tomorrow"])
@@ -164,6 +166,29 @@ def test_extension_of_another_torch_lacks_the_symbol_that_the_loader_misses(
     fact = read(site).fact("pkg.flash-attn.unresolved")
     assert fact.value == (elf.demangle(symbol),)
     assert fact.source.endswith(f"site-packages/flash_attn_2_cuda{SUFFIX}")
+    assert read(site).known("pkg.flash-attn.resolved") is None
+
+
+@pytest.mark.parametrize(
+    ("symbol", "told"),
+    [(OLD_ERROR, {"extension-of-another-torch", "atlas:sgl-kernel:torch"}), (NEW_ERROR, set())],
+)
+def test_kernels_are_judged_by_their_own_files_whatever_the_wheels_of_the_index_need(
+    compiler: str, site: Path, symbol: str, told: set[str]
+) -> None:
+    lib = torch_of(compiler, site, {**TORCH, "libc10.so": [NEW_ERROR]})
+    (site / "torch-2.6.0.dist-info").rename(site / "torch-2.10.0.dist-info")
+    metadata = site / "torch-2.10.0.dist-info/METADATA"
+    metadata.write_text(metadata.read_text().replace("2.6.0", "2.10.0"))
+    path = "sgl_kernel/common_ops.abi3.so"
+    options = ["-Wl,--unresolved-symbols=ignore-all", "-Wl,--no-as-needed"]
+    compiled(compiler, site / path, needs=[symbol], libraries=linked(lib, "libc10.so"), options=options)
+    record(site, "sgl-kernel", "0.3.21", [path], requires="numpy; extra == 'test'")
+
+    known = loading.knowledge()
+    settled = derive.derive(read(site), known)
+    findings = judging.judge_inventory(settled, known, None).findings
+    assert {each.rule.id for each in findings if each.verdict is Verdict.BROKEN} == told
 
 
 def test_cuda_extension_beside_a_torch_without_cuda(compiler: str, site: Path, tmp_path: Path) -> None:
@@ -342,12 +367,12 @@ def test_packages_without_code_for_a_gpu() -> None:
     ]
 
 
-def test_facts_read_beside_one_torch_do_not_apply_to_another() -> None:
-    key = "pkg.flash-attn.unresolved"
-    facts = {
-        "pkg.torch": Fact("pkg.torch", Known("2.6.0")),
-        key: Fact(key, Known(("_ZN3c104cuda9SetDeviceEi",))),
-    }
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("pkg.flash-attn.unresolved", ("_ZN3c104cuda9SetDeviceEi",)), ("pkg.flash-attn.resolved", True)],
+)
+def test_facts_read_beside_one_torch_do_not_apply_to_another(key: str, value: Value) -> None:
+    facts = {"pkg.torch": Fact("pkg.torch", Known("2.6.0")), key: Fact(key, Known(value))}
     read_ = Inventory(facts, complete=frozenset({"pkg"}))
     known = loading.knowledge()
     moved = apply_changes(read_, [("pkg.torch", "2.8.0")], known).fact(key).reading
