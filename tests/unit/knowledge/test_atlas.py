@@ -265,7 +265,7 @@ def test_no_fix_names_a_withdrawn_release_and_each_minor_release_is_tried() -> N
 
     def fixes(*withdrawn: str) -> list[str]:
         installed = {"peft": "0.17.1", "transformers": "4.54.0"}
-        (rule,) = rules_here(atlas, installed, (), [("transformers", each) for each in withdrawn])
+        (rule,) = rules_here(atlas, installed, withdrawn=[("transformers", each) for each in withdrawn])
         return [str(value) for fix in rule.fixes for key, value in fix.set if key == "pkg.transformers"]
 
     assert fixes() == ["==4.55.0", "==4.56.0", "==4.53.1", "==4.52.4", "==4.51.0"]
