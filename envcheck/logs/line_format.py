@@ -78,10 +78,20 @@ def _behind_progress_bar(text: str) -> str:
 
 
 _UNREADABLE = "\N{REPLACEMENT CHARACTER}"
+_STRAIGHT_QUOTES = {**dict.fromkeys(range(0x2018, 0x201C), "'"), **dict.fromkeys(range(0x201C, 0x2020), '"')}
+"""Word processors, chats and forums replace the quotes of a pasted message by typographic ones."""
 
 
 def decoded(raw: bytes) -> str:
-    """Return the text of bytes: UTF-8, or GB 18030, which a Chinese Windows writes, if most of it is that."""
+    """Return the text of bytes, with straight quotes.
+
+    The bytes are UTF-8, or GB 18030, which a Chinese Windows writes, if most of the text is that.
+    """
+    text = _decoded(raw)
+    return text if text.isascii() else text.translate(_STRAIGHT_QUOTES)
+
+
+def _decoded(raw: bytes) -> str:
     text = raw.decode("utf-8", "replace")
     if _UNREADABLE not in text:
         return text

@@ -52,6 +52,14 @@ def test_a_message_goes_on_while_its_bracket_is_open() -> None:
     assert told.message.endswith("(proj): Conv3d(3, 1280) ) is not supported. Currently, only")
 
 
+def test_typographic_quotes_are_read_as_straight_ones() -> None:
+    """Chats, forums and word processors replace the quotes of what is pasted into them."""
+    log = "ImportError: cannot import name \N{LEFT SINGLE QUOTATION MARK}AdamW\N{RIGHT SINGLE QUOTATION MARK} from 'transformers'"
+    told = cause_of(log).told
+    assert told is not None
+    assert told.message == "cannot import name 'AdamW' from 'transformers'"
+
+
 def test_nccl_says_below_its_error_which_call_failed() -> None:
     log = (
         "node2: RuntimeError: NCCL error in: ProcessGroupNCCL.cpp:1269, internal error, NCCL version 2.14.3\n"
