@@ -24,8 +24,8 @@ from envcheck.training_config.programs.names import names
 from envcheck.training_config.programs.parsers import GivenArguments
 from envcheck.training_config.programs.values import Record, is_known, is_list
 from envcheck.training_config.readers import Beside, json_text, toml_text, yaml_text
+from envcheck.training_config.readers._file_contents import own_classes
 from envcheck.training_config.readers._program_files import LARGEST, program_texts
-from envcheck.training_config.readers._python_calls import own_classes
 
 _NOT_FOLLOWED = frozenset(
     {"transformers", "trl", "peft", "accelerate", "deepspeed", "liger_kernel", "unsloth"}

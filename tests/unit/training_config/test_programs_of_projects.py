@@ -226,3 +226,48 @@ answers(load_dataset("d", split="train").train_test_split(test_size=0.1)["test"]
     files = {"run.sh": "python generate_answers.py --resume\n", "generate_answers.py": program}
     with pytest.raises(InputError, match="nothing starts a training"):
         read(tmp_path, {**files, "helpers.py": helpers})
+
+
+SWIFT = """
+from swift.llm import RLHFArguments, rlhf_main
+args = RLHFArguments(
+    rlhf_type="grpo", model="m", train_type="lora", torch_dtype="bfloat16", lora_rank=8, deepspeed="zero2"
+)
+rlhf_main(args)
+"""
+FACTORY = """
+from llamafactory.train.tuner import run_exp
+
+def train(kind="lora"):
+    args = {"model_name_or_path": "m", "finetuning_type": kind, "stage": "sft", "do_train": True, "bf16": True}
+    if kind == "lora":
+        args["lora_rank"] = 8
+    run_exp(args=args)
+
+train()
+"""
+
+
+@pytest.mark.parametrize(("trainer", "program"), [("swift", SWIFT), ("llamafactory", FACTORY)])
+def test_a_trainer_that_a_program_calls_has_the_options_of_its_command(
+    tmp_path: Path, trainer: str, program: str
+) -> None:
+    found = facts_of(tmp_path, "train.py", {"train.py": program})
+    assert (found["trainer"], found["adapter"]) == (trainer, "lora")
+    assert (found["precision"], found["gradient_checkpointing"]) == ("bf16", True)
+    assert found.get("zero_stage") == (2 if trainer == "swift" else None)
+
+
+def test_a_class_of_the_same_name_from_elsewhere_is_no_trainers(tmp_path: Path) -> None:
+    program = SWIFT.replace("swift.llm", "mine.llm")
+    with pytest.raises(InputError):
+        read(tmp_path, {"train.py": program})
+
+
+def test_a_program_that_runs_a_trainer_for_its_own_command_line_has_its_options(tmp_path: Path) -> None:
+    program = "from llamafactory.train.tuner import run_exp\nrun_exp()\n"
+    command = "llamafactory-cli train --stage sft --do_train --finetuning_type lora --bf16 true\n"
+    found = facts_of(tmp_path, "run.sh", {"run.sh": command, "src/train.py": program})
+    started = command.replace("llamafactory-cli train", "torchrun src/train.py --model_name_or_path m")
+    assert facts_of(tmp_path, "own.sh", {"own.sh": started})["gradient_checkpointing"] is True
+    assert found["gradient_checkpointing"] is True

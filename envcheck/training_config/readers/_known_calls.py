@@ -1,0 +1,173 @@
+"""Calls of libraries that configure a training: their names, and which of them a program's call is. Pure."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+
+from envcheck.core.records import NamedTuple
+from envcheck.training_config.programs.names import is_beside
+from envcheck.training_config.programs.recorded_calls import Arguments, FollowedCall, KeywordGiven
+from envcheck.training_config.programs.values import Record
+
+_TRL = frozenset({
+    "SFTConfig", "DPOConfig", "GRPOConfig", "KTOConfig", "ORPOConfig", "CPOConfig", "RewardConfig",
+    "PPOConfig", "RLOOConfig", "OnlineDPOConfig", "GKDConfig", "PRMConfig", "BCOConfig",
+})  # fmt: skip
+
+KNOWN_CALLS = frozenset({
+    "get_peft_model", "prepare_model_for_kbit_training", "prepare_model_for_int8_training",
+    "gradient_checkpointing_enable", "enable_gradient_checkpointing", "Accelerator", "autocast",
+    "BitsAndBytesConfig", "GPTQConfig", "AwqConfig", "HqqConfig", "Trainer", "Seq2SeqTrainer",
+    "SFTTrainer", "DPOTrainer", "GRPOTrainer", "KTOTrainer", "ORPOTrainer", "CPOTrainer",
+    "RewardTrainer", "PPOTrainer", "RLOOTrainer", "SentenceTransformerTrainer", "FullyShardedDataParallel",
+    "FSDP", "fully_shard", "DistributedDataParallel", "DDP", "from_pretrained", "ScalingConfig",
+    "MixedPrecision", "MixedPrecisionPolicy", "LoRAAttnProcessor", "LoRAAttnProcessor2_0", "LoRALinearLayer",
+    "SupervisedFinetune", "notebook_launcher", "DeepSpeedStrategy", "FSDPStrategy", "DDPStrategy",
+    "ModelParallelStrategy", "set_activation_checkpointing", "apply_activation_checkpointing",
+})  # fmt: skip
+
+TRAINERS = sorted((name for name in KNOWN_CALLS if name.endswith("Trainer")), key=len, reverse=True)
+
+ADAPTER_CONFIGS = frozenset({
+    "LoraConfig", "AdaLoraConfig", "IA3Config", "LoHaConfig", "LoKrConfig", "OFTConfig", "BOFTConfig",
+    "VeraConfig", "HRAConfig", "CPTConfig", "PrefixTuningConfig", "PromptTuningConfig",
+    "PromptEncoderConfig", "LNTuningConfig", "FourierFTConfig", "VBLoRAConfig", "BoneConfig",
+    "MissConfig", "RandLoraConfig", "ShiraConfig", "C3AConfig", "RoadConfig", "WaveFTConfig",
+    "XLoraConfig", "PolyConfig", "DeloraConfig",
+})  # fmt: skip
+
+_NOT_MODELS = (
+    "Tokenizer",
+    "Processor",
+    "Config",
+    "Extractor",
+    "Scheduler",
+    "AutoencoderKL",
+    "ImageProcessor",
+)
+
+LIGHTNING = ("lightning", "pytorch_lightning", "lightning_fabric", "L", "pl")
+"""Packages of Lightning, and the names that they are imported as."""
+
+UNSLOTH = ("FastLanguageModel", "FastModel", "FastVisionModel", "FastTextModel", "FastSentenceTransformer")
+
+MODEL = "from_pretrained"
+
+LIBRARIES = ("transformers", "trl", "sentence_transformers", "unsloth", "accelerate")
+"""Packages that define the known trainers; a class of the same name from elsewhere is a different one."""
+
+_ENCODERS = frozenset({
+    "SentenceTransformerTrainingArguments", "SparseEncoderTrainingArguments", "CrossEncoderTrainingArguments",
+})  # fmt: skip
+
+QUANTISERS = ("BitsAndBytesConfig", "GPTQConfig", "AwqConfig", "HqqConfig")
+
+
+TAKES_A_DICTIONARY = "llamafactory.run_exp"
+"""The function of LLaMA-Factory that trains with the options in a dictionary, its argument `args`."""
+
+_OF_TRAINERS = frozenset({
+    "swift.RLHFArguments", "swift.SftArguments", "swift.TrainArguments", "swift.PretrainArguments",
+    TAKES_A_DICTIONARY,
+})  # fmt: skip
+"""Classes and functions of trainers that take the options of their command line: the package, then the name.
+
+From ms-swift 3.0 to 4.6 (swift/llm/argument, swift/arguments) and LLaMA-Factory 0.9 (train/tuner.py).
+"""
+
+
+class ConfiguringCall(NamedTuple):
+    """A call, the name that prefixes its settings, and its arguments if they were followed."""
+
+    name: str
+    node: ast.Call
+    followed: FollowedCall | None = None
+
+
+def base_of(name: str, bases: Mapping[str, str]) -> str:
+    """Return the outermost base of a class of the file; return any other name unchanged."""
+    found, seen = name, {""}
+    while found in bases and found not in seen:
+        seen.add(found)
+        found = bases[found]
+    return found
+
+
+def makes_configuration(name: str) -> bool:
+    """Return whether a class holds the settings of an adapter, of quantisation or of a trainer."""
+    return name in ADAPTER_CONFIGS or name in QUANTISERS or bool(trainer_of(name))
+
+
+def named_call(node: ast.Call, bases: Mapping[str, str]) -> ConfiguringCall | None:
+    """Return a call that configures a training, or None; `bases` maps the file's classes to their bases."""
+    function = node.func
+    name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+    owner = ast.unparse(function.value) if isinstance(function, ast.Attribute) else ""
+    found = recognised_name(base_of(name, bases), owner)
+    return ConfiguringCall(found, node) if found else None
+
+
+def recognised_name(name: str, owner: str) -> str:
+    """Return the name that prefixes the settings of a call that configures a training, or ""."""
+    if owner.rpartition(".")[2] in UNSLOTH:
+        return f"unsloth.{name}" if name in ("from_pretrained", "get_peft_model") else ""
+    if name in ("Trainer", "Fabric") and owner.partition(".")[0] in LIGHTNING:
+        return "lightning"
+    if name == MODEL and (not owner or any(word in owner for word in _NOT_MODELS)):
+        return ""
+    if name == "initialize" and owner.rpartition(".")[2] == "deepspeed":
+        return "deepspeed.initialize"
+    package = owner.partition(".")[0]
+    if (owner, name) in (("torch", "compile"), ("ray", "init")) or f"{package}.{name}" in _OF_TRAINERS:
+        return f"{package}.{name}"
+    return name if name in KNOWN_CALLS or name in ADAPTER_CONFIGS or trainer_of(name) else ""
+
+
+def is_of_another_package(name: str, owner: str) -> bool:
+    """Return whether a known name of a trainer or of its arguments is that of another package's class."""
+    package = owner.partition(".")[0]
+    known = name in TRAINERS or (bool(trainer_of(name)) and name not in _OF_TRAINERS)
+    return bool(package) and package not in LIBRARIES and known
+
+
+def load_by_trainer(call: FollowedCall) -> ConfiguringCall | None:
+    """Return the call of `from_pretrained` that a trainer makes with `model_init_kwargs`, or None."""
+    given = next((each for each in call.arguments.keywords if each.name == "model_init_kwargs"), None)
+    if given is None or not isinstance(given.value, Record) or given.value.role != "dict":
+        return None
+    keywords = tuple(KeywordGiven(name, value, given.node) for name, value in given.value.items.items())
+    arguments = Arguments(call.arguments.positional[:1], keywords, given.value.rest)
+    return ConfiguringCall(MODEL, call.node, call._replace(name=MODEL, arguments=arguments))
+
+
+def freezes(call: FollowedCall) -> bool:
+    """Return whether `requires_grad_` freezes a part of what is trained, and not a model beside it."""
+    first = call.arguments.get("requires_grad", 0)
+    return first is False and not is_beside(call.owner)
+
+
+def only_evaluates(name: str, call: FollowedCall) -> bool:
+    """Return whether a call makes a DeepSpeed engine that cannot train, as for a reference model."""
+    if name != "deepspeed.initialize" or call.arguments.rest or len(call.arguments.positional) > 1:
+        return False
+    given = {each.name: each.value for each in call.arguments.keywords}
+    config = given.get("config", given.get("config_params"))
+    trains = {"optimizer", "model_parameters", "args", "config_params"} & given.keys()
+    return not trains and isinstance(config, Record) and "optimizer" not in config.items
+
+
+def is_given_options(name: str, call: FollowedCall) -> bool:
+    """Return whether a call has the options of its trainer itself, and not those of the command line."""
+    return name != TAKES_A_DICTIONARY or isinstance(call.arguments.get("args", 0), Record)
+
+
+def trainer_of(name: str) -> str:
+    """Return the dialect of a class of trainer arguments, or "" for any other class."""
+    if name in _OF_TRAINERS:
+        return name.partition(".")[0]
+    if name in _ENCODERS:
+        return "sentence_transformers"
+    if name.endswith("TrainingArguments"):
+        return "transformers"
+    return "trl" if name in _TRL else ""
