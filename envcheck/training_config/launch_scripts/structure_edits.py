@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from envcheck.core.errors import InputError
 from envcheck.core.facts import Unknown
+from envcheck.core.parsing import parse_json
 from envcheck.core.patterns import pattern
 from envcheck.core.records import NamedTuple
 
@@ -104,8 +105,8 @@ def _literal(text: str, variables: Mapping[str, Any], why: str) -> Any:
     if HOLE in text:
         return Unknown(why)
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
+        return parse_json(text, "")
+    except InputError:
         return Unknown(why)
 
 
