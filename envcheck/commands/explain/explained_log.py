@@ -26,6 +26,7 @@ from envcheck.logs import diagnosis as log_diagnosis
 from envcheck.logs import environment, library_questions, missing_names, refused_values
 from envcheck.logs.diagnosis import Cause, Diagnosis, EnvironmentMatch
 from envcheck.logs.events import Log
+from envcheck.logs.installed import installed_already
 from envcheck.logs.line_format import log_patterns
 from envcheck.logs.stated_versions import stated_versions
 from envcheck.reports import code_conditions
@@ -97,6 +98,7 @@ def explain_chunks(
         cause = _with_kind_of_settings(diagnosis.cause)
         replaced = replaced if cause.kind != "setting" else ()
         diagnosis = diagnosis._replace(cause=cause)
+    diagnosis = _without_fulfilled(diagnosis, report)
     diagnosis, probable = _with_probable(diagnosis, report, known)
     here = {
         match.signature.case: _match_here(known.matrix.rule(match.signature.rule), report)
@@ -173,6 +175,15 @@ def _match_here(rule: Rule | None, report: Report) -> EnvironmentMatch:
         return here
     habits = report.matrix.tables.habits
     return here._replace(likelihood=conditional.rule_likelihood(rule, report.inventory, habits))
+
+
+def _without_fulfilled(diagnosis: Diagnosis, report: Report) -> Diagnosis:
+    """Return the diagnosis; if what the cause asks to be installed is installed, its kind is open."""
+    cause = diagnosis.cause
+    if cause is None or cause.match is not None or cause.kind != "missing" or cause.told is None:
+        return diagnosis
+    fulfilled = installed_already(cause.told.message, report.inventory)
+    return diagnosis._replace(cause=cause._replace(kind="open")) if fulfilled else diagnosis
 
 
 def _refused(diagnosis: Diagnosis, tables: Mapping[str, Any]) -> tuple[RefusedAnswer, ...]:

@@ -31,6 +31,8 @@ def with_kind_of_missing(cause: Cause, missing: MissingAnswer) -> Cause:
     between_packages = bool(name.asks and name.lacks and name.asks != name.lacks)
     if (kind := _kind_by_import(cause, missing)) is not None:
         return cause._replace(kind=kind)
+    if missing.listed:
+        return cause._replace(kind="open")
     if name.kind == "module" and not name.installed:
         return cause._replace(kind="missing") if name.asks or missing.is_known else cause
     known_to_differ = bool(missing.rules or missing.ranges)
@@ -101,6 +103,7 @@ def missing_answer(
         calls,
         has_it,
         takes,
+        listed=str(version) if version and missing.kind == "module" and not missing.installed else "",
         always=not version and _always_has(missing, ranges),
         published=published_names,
         elsewhere=tuple(_elsewhere(missing, published_names)),

@@ -12,6 +12,7 @@ from envcheck.logs.clashes import absent_releases, clashing_requirements
 from envcheck.logs.diagnosis import Cause, EnvironmentMatch, own_code
 from envcheck.logs.environment import OF_NVIDIA
 from envcheck.logs.events import FailureForm, without_wrapper
+from envcheck.logs.installed import installed_already
 from envcheck.logs.library_questions import asserted, expression_that_is_none, setting_that_is_none
 from envcheck.reports import code_conditions
 from envcheck.reports.explanation.known import (
@@ -163,6 +164,18 @@ _INSTALLS = re.compile(
 """Kinds of failures in whose text sentences such as `a requires b` name requirements that may clash."""
 
 
+def _fulfilled_lines(cause: Cause, explanation: Explanation) -> Iterator[str]:
+    """Yield what it means that a package is asked for which is installed."""
+    message = cause.told.message if cause.told is not None else ""
+    there = installed_already(message, explanation.report.inventory)
+    yield f"    means   {there}: installed in the judged environment, and missing or unusable to the program"
+    yield (
+        "    advice  Print sys.executable in the run: another environment may have run. If it is this one, "
+        "import the package there: what shows is the cause. Without a GPU that torch sees, transformers "
+        "counts flash-attn as missing, and older releases bitsandbytes."
+    )
+
+
 def _is_open(cause: Cause) -> bool:
     """Return whether the form of a cause has several causes, so that a refused value need not be one."""
     return cause.event.form is not None and cause.event.form.kind == "open"
@@ -183,6 +196,9 @@ def _form_lines(cause: Cause, explanation: Explanation) -> Iterator[str]:
     """
     form = _of_platform(cause.event.form, explanation)
     if form is None or (cause.match is not None and not leaves_open(cause, explanation)):
+        return
+    if form.kind == "missing" and cause.kind == "open":  # what it asks for is there
+        yield from _fulfilled_lines(cause, explanation)
         return
     if form.means:
         yield f"    means   {form.means}"

@@ -44,6 +44,11 @@ def _advice(answer: MissingAnswer, cause: Cause, explanation: Explanation) -> It
             )
     elif missing.installed:
         yield from _advice_on_part(answer, cause)
+    elif answer.listed:
+        yield (
+            "print sys.executable in the run: it is the Python of another environment, or the script starts "
+            "one; install it there with that Python's -m pip, or start the program with this one"
+        )
     elif missing.kind == "module" and answer.is_known:
         yield f"install {missing.lacks} into the environment that runs, with its own python -m pip"
     elif missing.kind == "module" and cause.place and _BUILT.search(cause.place.file):
@@ -284,6 +289,10 @@ def _not_installed(answer: MissingAnswer, asks: str) -> str:
     package = "" if missing.lacks == missing.module else f", of the package {missing.lacks}"
     unknown = "" if answer.is_known or missing.asks else ", if it is not a file of yours"
     named = f"{missing.module}{package}{unknown}"
+    if answer.listed:
+        return (
+            f"{missing.lacks} {answer.listed} is installed, and the Python that ran finds no {missing.module}"
+        )
     if asks:
         return f"{asks} imports {named}, which is not installed"
     return f"{named}, is not installed" if "," in named else f"{named} is not installed"

@@ -27,7 +27,8 @@ class MissingAnswer(NamedTuple):
     `is_known` means that envcheck knows the package that lacks the name. `calls` says which releases call a
     method with the argument that it does not take, and which releases define the method so. `has_it` says
     that the release of the judged environment has the name, and `takes` is the package whose release there
-    takes the argument. `always` says that every release that the asking package accepts has the name.
+    takes the argument. `listed` is the installed version of the package that is said not to be there.
+    `always` says that every release that the asking package accepts has the name.
     `published` says which of all releases have it, and `elsewhere` which other modules have a name like it,
     with their releases in words.
     """
@@ -39,6 +40,7 @@ class MissingAnswer(NamedTuple):
     calls: tuple[str, ...] = ()
     has_it: bool = False
     takes: str = ""
+    listed: str = ""
     always: bool = False
     published: Presence = UNKNOWN
     elsewhere: tuple[str, ...] = ()

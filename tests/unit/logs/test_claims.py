@@ -861,7 +861,7 @@ def test_rules_on_a_name_that_every_release_has_are_not_listed(explained: Explai
 
 def test_an_assertion_on_the_host_blames_no_index_and_no_user(explained: Explain) -> None:
     host = explained(
-        "python: /root/.cache/torch_extensions/py310_cu121/async_io/deepspeed_aio_common.cpp:128: int "
+        "python: /opt/cache/torch_extensions/py310_cu121/async_io/deepspeed_aio_common.cpp:128: int "
         "_do_io_complete(long long int): Assertion `n_completes >= min_completes' failed.\n"
     )
     kernel = explained(
@@ -905,3 +905,31 @@ def test_a_model_of_a_project_is_not_derived_from_the_one_it_is_named_after(expl
 
     assert "has it" not in told
     assert "install a release" not in told
+
+
+def test_what_is_installed_is_not_advised_again(explained: Explain) -> None:
+    asked = (
+        "Using `bitsandbytes` 4-bit quantization requires the latest version of bitsandbytes: "
+        "`pip install -U bitsandbytes`"
+    )
+    refused = traceback(
+        f"ImportError: {asked}",
+        (
+            f"{SITE}/transformers/quantizers/quantizer_bnb_4bit.py",
+            84,
+            "validate_environment",
+            "raise ImportError(",
+        ),
+    )
+    absent = of_own_code("ModuleNotFoundError: No module named 'flash_attn'", "import flash_attn")
+
+    assert cause_of(explained(refused)).kind != "open"
+    found = explained(refused, bitsandbytes="0.46.0")
+    assert cause_of(found).kind == "open"
+    assert "bitsandbytes 0.46.0: installed" in answer(found)
+    assert "Install the named package" not in answer(found)
+
+    assert "install flash-attn into" in answer(explained(absent))
+    found = explained(absent, **{'"flash-attn"': "2.7.4.post1"})
+    assert "flash-attn 2.7.4.post1 is installed" in answer(found)
+    assert "install flash-attn into" not in answer(found)
