@@ -223,7 +223,7 @@ KEYS = {
     "train.method": Key(
         Kind.WORD,
         "what the loop optimises",
-        ("pretrain", "sft", "dpo", "kto", "orpo", "reward", "ppo", "grpo", "rloo", "embedding"),
+        ("pretrain", "sft", "dpo", "kto", "orpo", "reward", "ppo", "grpo", "rloo", "online_dpo", "embedding"),
         phrases={
             "pretrain": "pretraining",
             "sft": "SFT",
@@ -234,6 +234,7 @@ KEYS = {
             "ppo": "PPO",
             "grpo": "GRPO",
             "rloo": "RLOO",
+            "online_dpo": "online DPO",
             "embedding": "an embedding model",
         },
     ),

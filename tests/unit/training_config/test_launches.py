@@ -321,6 +321,15 @@ def test_the_name_of_a_vision_model_freezes_nothing_where_the_code_cannot(tmp_pa
     assert facts_of(read(tmp_path, files))["frozen_params"] is False
 
 
+@pytest.mark.parametrize(
+    ("trainer", "method"), [("OnlineDPOTrainer", "online_dpo"), ("DPOTrainer", "dpo"), ("XPOTrainer", None)]
+)
+def test_the_class_of_the_trainer_is_the_method(tmp_path: Path, trainer: str, method: str | None) -> None:
+    code = f"from trl import {trainer}\n{trainer}(args.model)\n"
+    files = {"run.sh": "accelerate launch train.py --bf16 --output_dir o --beta 0.1\n", "train.py": code}
+    assert facts_of(read(tmp_path, files)).get("method") == method
+
+
 def test_modules_of_a_project_are_found_below_src(tmp_path: Path) -> None:
     files = {
         "run.sh": "torchrun --nproc_per_node 2 examples/train.py --fp16 --save_steps 5\n",
