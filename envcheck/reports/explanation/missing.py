@@ -50,7 +50,11 @@ def _advice(answer: MissingAnswer, cause: Cause, explanation: Explanation) -> It
             "one; install it there with that Python's -m pip, or start the program with this one"
         )
     elif missing.kind == "module" and answer.is_known:
-        yield f"install {missing.lacks} into the environment that runs, with its own python -m pip"
+        windows = bool(cause.place and _DRIVE.match(cause.place.file))
+        yield f"install {missing.lacks} into the environment that runs, with its own python -m pip" + (
+            "; if pip finds none for Windows, its wheels are for Linux (triton's are: WSL, or triton-windows)"
+            * windows
+        )
     elif missing.kind == "module" and cause.place and _BUILT.search(cause.place.file):
         first = f"install {missing.lacks} first (python -m pip install {missing.lacks})"
         yield f"{first}: without build isolation, a package is built with what is installed"
@@ -73,6 +77,9 @@ def _advice_on_part(answer: MissingAnswer, cause: Cause) -> Iterator[str]:
 
 _BUILT = re.compile(r"[/\\](?:pip-install-|pip-req-build-|sdists-v\d)")
 """Part of the path of a package that pip or uv builds from its source."""
+
+_DRIVE = re.compile(r"[A-Za-z]:[/\\]")
+"""The start of a path on Windows."""
 
 
 def _advice_on_module(answer: MissingAnswer) -> str:

@@ -933,3 +933,14 @@ def test_what_is_installed_is_not_advised_again(explained: Explain) -> None:
     found = explained(absent, **{'"flash-attn"': "2.7.4.post1"})
     assert "flash-attn 2.7.4.post1 is installed" in answer(found)
     assert "install flash-attn into" not in answer(found)
+
+
+def test_a_package_missing_on_windows_may_be_for_linux_only(explained: Explain) -> None:
+    log = (
+        "Traceback (most recent call last):\n"
+        '  File "{}train.py", line 3, in <module>\n'
+        "    import triton\n"
+        "ModuleNotFoundError: No module named 'triton'\n"
+    )
+    assert "triton-windows" in answer(explained(log.format("C:\\Users\\me\\")))
+    assert "triton-windows" not in answer(explained(log.format("/work/")))
