@@ -61,6 +61,8 @@ LEVEL, RANKS = 3, 2
 MATRIX = FOLDER.parent / "compat/matrix.toml"
 ELF_MACHINES = {"linux-x86_64": 62, "linux-aarch64": 183}
 """The numbers of machines in the header of an ELF file."""
+ELF_CUDA = 190
+"""The number in files for GPUs (flashinfer-cubin has thousands), which are the same for every machine."""
 
 
 class Proof(NamedTuple):
@@ -204,10 +206,12 @@ def left_out(parsed: Lock) -> tuple[str, ...]:
 
 
 def machines_of(site: Path) -> Mapping[str, Counter[int]]:
-    """Return by folder of `site` for which machines its files are compiled, and how many."""
+    """Return by folder of `site` for which machines its files are compiled, and how many; not for GPUs."""
     found: dict[str, Counter[int]] = {}
     for path in site.rglob("*"):
-        if path.is_file() and not path.is_symlink() and (code := elf_machine(path)) is not None:
+        if path.is_symlink() or not path.is_file():
+            continue
+        if (code := elf_machine(path)) not in (None, ELF_CUDA):
             found.setdefault(path.relative_to(site).parts[0], Counter())[code] += 1
     return found
 

@@ -678,3 +678,20 @@ print(ship_locks.in_words(row))
     assert "7 packages, all but crcmod, flash-attn, fetched with hashes" in told
     assert "; flash-attn is built on installation, which takes a compiler; crcmod is built on" in told
     assert "with a compiler or without" in told
+
+
+def test_code_for_gpus_is_for_no_other_machine(tmp_path: Path) -> None:
+    for name, machine in (("kernels/a.cubin", 190), ("arm/b.so", 183), ("both/c.so", 62), ("both/d.so", 183)):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"\x7fELF" + bytes(14) + machine.to_bytes(2, "little"))
+    (tmp_path / "both/notes.txt").write_text("text")
+    program = "import sys; from pathlib import Path; import prove_locks; print(sorted((name, sorted(codes.items())) for name, codes in prove_locks.machines_of(Path(sys.argv[1])).items()))"
+    told = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path)],
+        check=True,
+        timeout=60,
+        cwd=ROOT / "tools",
+        capture_output=True,
+        text=True,
+    ).stdout
+    assert told.strip() == "[('arm', [(183, 1)]), ('both', [(62, 1), (183, 1)])]"
