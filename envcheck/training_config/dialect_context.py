@@ -90,8 +90,8 @@ class DialectContext:
     def proves_trainer(self) -> bool:
         """Return whether the document proves that the dialect's trainer runs the loop.
 
-        A program that parses the trainer's arguments (`parsed_by`) may have a loop of its own. One that has a
-        switch for each of two precisions has shown one proof, not two.
+        A program that parses the trainer's arguments (`parsed_by`) may have a loop of its own. In a file, a
+        switch for each of two precisions is one proof, not two: a program's own files have both.
         """
         proofs = self.dialect.proofs
         programs = {*self.dialect.programs} & program_names(self.document)
@@ -99,7 +99,9 @@ class DialectContext:
             return True
         if self._is_unknown_command():
             return False
-        found = {"fp16" if name == "bf16" else name for name in proofs if name in self.settings}
+        found = {name for name in proofs if name in self.settings}
+        if self.document.form != "arguments" and found >= {"bf16", "fp16"}:
+            found -= {"bf16"}
         return len(found) >= _PROOFS and not self._code_has_no_trainer()
 
     def _is_only_parsed(self) -> bool:
