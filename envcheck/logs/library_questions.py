@@ -35,6 +35,11 @@ _VALIDATED_AS = {"Value error": "ValueError", "Assertion failed": "AssertionErro
 
 _UNDEFINED = re.compile(r"(?:free variable|name) '(?P<name>\w+)' is not defined")
 
+_REFUSED_CONFIGURATION = re.compile(
+    r"Unrecognized configuration class <class 'transformers\.models\.[\w.]+\.(\w+)'> "
+    r"for this kind of AutoModel: (\w+)\."
+)
+
 _UNDEFINED_SYMBOL = re.compile(r": undefined symbol: (\w+)")
 
 _NONE = re.compile(
@@ -88,6 +93,13 @@ class UndefinedName(NamedTuple):
     place: Frame | None
 
 
+class RefusedConfiguration(NamedTuple):
+    """Class of a model's configuration, and the Auto class that does not load its models."""
+
+    configuration: str
+    auto_class: str
+
+
 class RefusedCall(NamedTuple):
     """Function, the keyword that it does not take (empty for another mistake), and the innermost frame.
 
@@ -129,6 +141,17 @@ def missing_attribute(event: Event) -> MissingAttribute | None:
             return MissingAttribute(owner, found["name"], raised.place)
         if raised.name.endswith("AttributeError") and _BARE_ATTRIBUTE.match(raised.message):
             return MissingAttribute("", raised.message, raised.place)
+    return None
+
+
+def refused_configuration(event: Event) -> RefusedConfiguration | None:
+    """Return the configuration that an Auto class of transformers does not load, if an exception says so.
+
+    A configuration that the model brings itself is left out: transformers knows nothing of it.
+    """
+    for raised in event.exceptions:
+        if found := _REFUSED_CONFIGURATION.match(raised.message):
+            return RefusedConfiguration(found[1], found[2])
     return None
 
 

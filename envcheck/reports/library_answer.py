@@ -28,7 +28,8 @@ class LibraryAnswer(NamedTuple):
     some releases; `refused` the packages no release of which takes the keyword. `own` says that the user's
     own call may be at fault. `outdated` are the releases whose base class has the attribute that their own
     code asks for, while the object's class is another project's. `asked` says that the log shows who asks.
-    `symbols` are the releases of torch that define a symbol which a compiled extension needs.
+    `symbols` are the releases of torch that define a symbol which a compiled extension needs. `auto_classes`
+    are the Auto classes that load a model of a configuration which another one, `refused_by`, does not.
     """
 
     raises: tuple[FoundRaise, ...] = ()
@@ -44,6 +45,8 @@ class LibraryAnswer(NamedTuple):
     outdated: tuple[Membership, ...] = ()
     asked: bool = True
     symbols: tuple[Membership, ...] = ()
+    auto_classes: tuple[Membership, ...] = ()
+    refused_by: str = ""
 
 
 def of_some_releases(places: Sequence[SetAttribute]) -> bool:
@@ -165,6 +168,23 @@ def _given_lines(library: LibraryAnswer) -> Iterator[str]:
         yield f"    import  {place.package} {place.releases}: {place.file}, only {place.condition}"
         yield "    advice  install the package that the condition asks for, in a release that fits"
     yield from _keyword_lines(library)
+    yield from _auto_class_lines(library)
+
+
+def _auto_class_lines(library: LibraryAnswer) -> Iterator[str]:
+    """Yield which Auto classes load the model."""
+    if not library.auto_classes:
+        return
+    for has in library.auto_classes[:_LISTED]:
+        yield f"    loads   {has.package} {has.releases}: {has.owner}"
+    other = next((has for has in library.auto_classes if has.owner == library.refused_by), None)
+    if other is not None:
+        yield (
+            f"    advice  install a release of {other.package} in which {other.owner} loads it, or take "
+            "another of these classes"
+        )
+    else:
+        yield "    advice  load the model with the class that fits its task"
 
 
 def _keyword_lines(library: LibraryAnswer) -> Iterator[str]:
@@ -238,5 +258,9 @@ def library_tree(library: LibraryAnswer) -> dict[str, Any]:
         ],
         "symbols": [
             {"package": has.package, "releases": has.releases, "symbol": has.owner} for has in library.symbols
+        ],
+        "auto_classes": [
+            {"package": has.package, "releases": has.releases, "auto_class": has.owner}
+            for has in library.auto_classes
         ],
     }

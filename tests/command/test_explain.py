@@ -1126,6 +1126,33 @@ def test_what_the_text_proves_goes_before_what_versions_would_have_to_prove(tmp_
 
 
 @pytest.mark.parametrize(
+    ("auto_class", "advice"),
+    [
+        ("AutoModelForCausalLM", "load the model with the class that fits its task"),
+        (
+            "AutoModelForVision2Seq",
+            "install a release of transformers in which AutoModelForVision2Seq loads it",
+        ),
+    ],
+)
+def test_which_auto_class_loads_a_model_follows_from_its_configuration(
+    tmp_path: Path, auto_class: str, advice: str
+) -> None:
+    configuration = "transformers.models.qwen2_5_vl.configuration_qwen2_5_vl.Qwen2_5_VLConfig"
+    (tmp_path / "log").write_text(
+        f"ValueError: Unrecognized configuration class <class '{configuration}'> for this kind of AutoModel: "
+        f"{auto_class}.\nModel type should be one of BartConfig, BertConfig.\n"
+    )
+    ran = envcheck("explain", "log", cwd=tmp_path)
+    assert "    loads   transformers from 4.49.0 on: AutoModelForImageTextToText\n" in ran.out
+    assert "    loads   transformers 4.49.0 to 4.57.6: AutoModelForVision2Seq\n" in ran.out
+    assert f"    advice  {advice}" in ran.out
+    own = configuration.replace("transformers.models.qwen2_5_vl", "transformers_modules.mine")
+    (tmp_path / "log").write_text((tmp_path / "log").read_text().replace(configuration, own))
+    assert "    loads " not in envcheck("explain", "log", cwd=tmp_path).out
+
+
+@pytest.mark.parametrize(
     ("library", "symbol", "said"),
     [
         (

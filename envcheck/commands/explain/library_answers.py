@@ -15,6 +15,7 @@ from typing import Any
 from envcheck.core.facts import Inventory
 from envcheck.host.package_files import shipped_text, source_texts
 from envcheck.knowledge import given, members, raised
+from envcheck.knowledge.auto_classes import classes_that_load
 from envcheck.knowledge.given import SetAttribute
 from envcheck.knowledge.members import Membership
 from envcheck.knowledge.names import modules_that_define
@@ -23,7 +24,12 @@ from envcheck.logs import diagnosis as log_diagnosis
 from envcheck.logs import library_questions, missing_names
 from envcheck.logs.diagnosis import Cause
 from envcheck.logs.events import Event
-from envcheck.logs.library_questions import MissingAttribute, RefusedCall, UndefinedName
+from envcheck.logs.library_questions import (
+    MissingAttribute,
+    RefusedCall,
+    RefusedConfiguration,
+    UndefinedName,
+)
 from envcheck.reports.library_answer import LibraryAnswer, is_stated, of_some_releases
 
 _CALLERS = frozenset({"transformers", "trl", "peft", "accelerate", "deepspeed"})
@@ -38,11 +44,13 @@ def answer(
     `log_text` is what the log says elsewhere: of several libraries that raise a message, those whose files it
     names are meant.
 
-    If a signature matched it, only an undefined symbol can say more, or the parameters of a function if the
-    text of the signature has several causes.
+    If a signature matched it, only an undefined symbol or a refused configuration can say more, or the
+    parameters of a function if the text of the signature has several causes.
     """
-    if symbol := library_questions.undefined_symbol(cause.event):
-        return _on_symbol(symbol)
+    symbol = library_questions.undefined_symbol(cause.event)
+    configuration = library_questions.refused_configuration(cause.event)
+    if symbol or configuration is not None:
+        return _on_symbol(symbol) if configuration is None else _on_configuration(configuration)
     distributions = {row["module"]: row["package"] for row in tables.get("import_name", ())}
     if cause.match is not None:
         refused = library_questions.refused_call(cause.event) if cause.match.signature.ambiguous else None
@@ -113,6 +121,12 @@ def with_kind(cause: Cause, library: LibraryAnswer) -> Cause:
     if told and library.raises and (alone or library.raises[0].row.is_check):
         return cause._replace(kind="check")
     return cause
+
+
+def _on_configuration(refused: RefusedConfiguration) -> LibraryAnswer | None:
+    """Return which Auto classes load a model of a configuration, and in which releases."""
+    found = classes_that_load(text_of("auto_classes", "transformers"), refused.configuration)
+    return LibraryAnswer(auto_classes=found, refused_by=refused.auto_class) if found else None
 
 
 def _on_symbol(symbol: str) -> LibraryAnswer | None:
