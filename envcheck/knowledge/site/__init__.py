@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from envcheck.core.rules import Matrix
-from envcheck.knowledge.site.answers import entry_of
+from envcheck.knowledge.site.answers import entries_of
 from envcheck.knowledge.site.choices import PageChoices
 from envcheck.knowledge.site.rows import cell_row, gap_rows, metadata_bounds, release_row, rule_row
 
@@ -29,7 +29,9 @@ def assemble(known: Matrix) -> dict[str, Any]:
     run = tuple(cell for cell in known.cells if cell.outcome in ("ok", "fails"))
     choices = PageChoices(known._replace(cells=run))
     known = choices.known
-    entries = [entry for number, rule in enumerate(known.rules) if (entry := entry_of(choices, number, rule))]
+    entries = [
+        entry for number, rule in enumerate(known.rules) for entry in entries_of(choices, number, rule)
+    ]
     return {
         "updated": known.updated,
         "digest": known.digest,

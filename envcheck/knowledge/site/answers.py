@@ -8,7 +8,7 @@ rule.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations, product
 from typing import Any, NamedTuple
 
@@ -25,6 +25,22 @@ _MOST_PACKAGES = 2
 
 _FROM_TORCH = frozenset({"cuda.runtime", "cuda.minimum_driver", "cuda.full_driver", "gpu.in_torch_build"})
 """Facts that follow from the release of torch."""
+
+
+_WITHDRAWN = "packages.withdrawn"
+"""The fact that names every listed release which its authors have withdrawn, whatever its package."""
+
+
+def entries_of(choices: PageChoices, number: int, rule: Rule) -> Iterator[dict[str, Any]]:
+    """Yield a rule's answers; a rule on withdrawn releases has an entry for each package that has some."""
+    if any(clause.key == _WITHDRAWN for table in rule.when for clause in table):
+        for package, releases in choices.releases.items():
+            withdrawn = [(package, row.version) in choices.known.tables.withdrawn for row in releases]
+            if any(withdrawn):
+                classes = [0, *map(int, withdrawn)]
+                yield _entry(number, dims=[package], sizes=[2], classes=[classes], broken=[1])
+    elif entry := entry_of(choices, number, rule):
+        yield entry
 
 
 def entry_of(choices: PageChoices, number: int, rule: Rule) -> dict[str, Any] | None:
@@ -52,13 +68,32 @@ def entry_of(choices: PageChoices, number: int, rule: Rule) -> dict[str, Any] | 
         found[_is_broken(choices, rule, needs, chosen)].append(place)
     if not (found[Tri.YES] or found[Tri.MAYBE]):
         return None
+    return _entry(
+        number,
+        dims=dimensions,
+        sizes=sizes,
+        classes=[classes[name] for name in dimensions],
+        broken=sorted(found[Tri.YES]),
+        open_=sorted(found[Tri.MAYBE]),
+    )
+
+
+def _entry(
+    number: int,
+    *,
+    dims: list[str],
+    sizes: list[int],
+    classes: list[list[int]],
+    broken: list[int],
+    open_: Sequence[int] = (),
+) -> dict[str, Any]:
     return {
         "rule": number,
-        "dims": dimensions,
+        "dims": dims,
         "sizes": sizes,
-        "classes": [classes[name] for name in dimensions],
-        "broken": sorted(found[Tri.YES]),
-        "open": sorted(found[Tri.MAYBE]),
+        "classes": classes,
+        "broken": broken,
+        "open": list(open_),
     }
 
 

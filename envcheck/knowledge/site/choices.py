@@ -16,7 +16,7 @@ NONE = "none"
 """The choice of no particular value."""
 
 
-class Training(NamedTuple):
+class PageTraining(NamedTuple):
     """A target, and one value of a setting that it leaves open; an empty label is the target as it stands."""
 
     target: str
@@ -172,15 +172,15 @@ def _ends_of_spans(known: Matrix, package: str) -> set[str]:
     return {end for span in spans for end in span}
 
 
-def _trainings(known: Matrix) -> Iterator[Training]:
+def _trainings(known: Matrix) -> Iterator[PageTraining]:
     """Yield every target as it stands, and with each value of each flag that it leaves open."""
     for target in known.targets.values():
-        yield Training(target.name, "", target.train, target.free)
+        yield PageTraining(target.name, "", target.train, target.free)
         for key in target.free:
             for value in (False, True):
                 label = f"{key.removeprefix('train.')} = {str(value).lower()}"
                 still_free = tuple(other for other in target.free if other != key)
-                yield Training(target.name, label, {**target.train, key: value}, still_free)
+                yield PageTraining(target.name, label, {**target.train, key: value}, still_free)
 
 
 def _gpus(known: Matrix) -> Iterator[tuple[str, str]]:
