@@ -1,4 +1,4 @@
-"""Leave out fixes that install a release which an installed package excludes in its metadata.
+"""Leave out fixes that install a release which an installed package excludes in its metadata, or the reverse.
 
 An installer refuses such a release, or warns and leaves a broken requirement. If the fix is a lower bound and
 a later release fits, that one is advised instead. If nothing else helps, the fix names the package that has
@@ -15,6 +15,7 @@ from envcheck.core.facts import Inventory, Tri, Value, package_key, package_name
 from envcheck.core.findings import Finding, Judgement
 from envcheck.core.rules import Fix, Matrix, Requirement
 from envcheck.rules.fixes import JudgeChanges, with_passing_fixes
+from envcheck.rules.requirements import split_requirement
 
 
 def without_excluded(
@@ -25,7 +26,7 @@ def without_excluded(
     judge_changes: JudgeChanges,
     asked: Sequence[Requirement],
 ) -> Finding:
-    """Return the finding with those of its fixes that no unchanged package excludes, if it has any.
+    """Return the finding with those of its fixes that no unchanged package excludes, nor they one, if any.
 
     `finding` has the fixes that pass the judge, as `with_passing_fixes` returns them; `asked` are the
     requirements of all installed packages.
@@ -33,6 +34,9 @@ def without_excluded(
     kept: list[Fix] = []
     excluded: list[Fix] = []
     for fix in finding.fixes:
+        if own := _unmet_requirement(fix, inventory, matrix):
+            excluded.append(fix._replace(conflict=_conflict(own)))
+            continue
         against = excluding(fix, asked, inventory, matrix)
         if not against:
             kept.append(fix)
@@ -65,6 +69,22 @@ def excluding(
         if met and not _meets(changed[name], requirement):
             found.append(requirement)
     return found
+
+
+def _unmet_requirement(fix: Fix, inventory: Inventory, matrix: Matrix) -> Requirement | None:
+    """Return what a release that the fix installs requires of an unchanged package that does not meet it."""
+    changed = {package_name(key): value for key, value in fix.tried if key != package_name(key)}
+    changing = {*changed, *(other for name in changed for other in matrix.moves_with.get(name, ()))}
+    table = release_table()
+    for package, version in changed.items():
+        row = table.row(package, str(version))
+        for line in row.requires if row is not None else ():
+            name, specifier = split_requirement(line)
+            installed = inventory.known(package_key(name)) if name and ";" not in line else None
+            required = Requirement(package, name, specifier, "published")
+            if installed is not None and name not in changing and not _meets(installed, required):
+                return required
+    return None
 
 
 def _meets(version: Value, requirement: Requirement) -> bool:

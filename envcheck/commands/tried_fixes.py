@@ -151,7 +151,7 @@ def plan_change(
 def _release_rows(read: Inventory, matrix: Matrix) -> list[Mapping[str, Any]]:
     """Return the releases in the tables, and the atlas's releases for other installed packages."""
     rows: list[Mapping[str, Any]] = [*(matrix.tables.get("release") or published_releases())]
-    listed = {row["package"] for row in rows}.union(*matrix.moves_with.values(), matrix.moves_with)
+    listed = {row["package"] for row in rows}.union(matrix.moves_with)
     from envcheck.commands.atlas_tables import release_rows
 
     return [*rows, *release_rows(sorted(installed_versions(read).keys() - listed))]

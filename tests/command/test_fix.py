@@ -119,6 +119,19 @@ def test_a_fix_meets_the_requirements_on_the_package_that_it_changes(tmp_path: P
     assert not [each for each in after if each["rule"] == "requires-dist:vllm:transformers"]
 
 
+def test_a_release_that_a_fix_installs_fits_the_packages_beside_it(tmp_path: Path) -> None:
+    """Torchvision 0.24.0 is for torch 2.9.0 alone, and 0.24.1 for 2.9.1."""
+    listed = tmp_path / "requirements.txt"
+    listed.write_text("torch==2.9.1\ntorchvision==0.23.0\n")
+    ran = envcheck("check", str(listed), "--json")
+    fixes = [fix["set"] for each in json.loads(ran.out)["findings"] for fix in each["fix"]]
+    assert {"pkg.torchvision": "==0.24.1"} in fixes
+    assert {"pkg.torchvision": "==0.24.0"} not in fixes
+    assert "+torchvision==0.24.1" in envcheck("check", str(listed)).out
+    listed.write_text("torch==2.9.1\ntorchvision==0.24.1\n")
+    assert envcheck("check", str(listed)).code == 0
+
+
 def test_an_error_about_other_packages_leaves_a_warning_its_fixes(tmp_path: Path) -> None:
     """The atlas has a row on deepspeed and torch too, which the written rule hides in every judgement."""
     facts = tmp_path / "facts.toml"
