@@ -160,6 +160,10 @@ def _torch_cuda(inventory: Inventory, torch: str, build: TorchBuild | None, tabl
         return _cuda_of_label(torch, label)
     if build is None:
         return _unlisted(torch)
+    if any(inventory.known("gpu.kind", number) == "jetson" for number in range(len(inventory.devices))):
+        return Unknown(
+            "for Jetson, NVIDIA and others publish builds of torch with CUDA under the same version"
+        )
     listed = _cuda_of_listed_libraries(inventory)
     if any((each.torch, each.cuda) == (build.version, listed) for each in tables.torch_variants):
         return Known(listed or "")

@@ -133,11 +133,18 @@ def is_of_another_package(name: str, owner: str) -> bool:
 
 
 def load_by_trainer(call: FollowedCall) -> ConfiguringCall | None:
-    """Return the call of `from_pretrained` that a trainer makes with `model_init_kwargs`, or None."""
+    """Return the call of `from_pretrained` that a trainer makes with `model_init_kwargs`, or None.
+
+    `device_map` is left out: TRL from 0.27 on passes None in its place if there are several processes.
+    """
     given = next((each for each in call.arguments.keywords if each.name == "model_init_kwargs"), None)
     if given is None or not isinstance(given.value, Record) or given.value.role != "dict":
         return None
-    keywords = tuple(KeywordGiven(name, value, given.node) for name, value in given.value.items.items())
+    keywords = tuple(
+        KeywordGiven(name, value, given.node)
+        for name, value in given.value.items.items()
+        if name != "device_map"
+    )
     arguments = Arguments(call.arguments.positional[:1], keywords, given.value.rest)
     return ConfiguringCall(MODEL, call.node, call._replace(name=MODEL, arguments=arguments))
 
