@@ -1,4 +1,4 @@
-"""Leave out fixes that install a release which an installed package excludes in its metadata, or the reverse.
+"""Leave out fixes that install a release which an installed package excludes in its metadata.
 
 An installer refuses such a release, or warns and leaves a broken requirement. If the fix is a lower bound and
 a later release fits, that one is advised instead. If nothing else helps, the fix names the package that has
@@ -26,7 +26,7 @@ def without_excluded(
     judge_changes: JudgeChanges,
     asked: Sequence[Requirement],
 ) -> Finding:
-    """Return the finding with those of its fixes that no unchanged package excludes, nor they one, if any.
+    """Return the finding with those of its fixes that no unchanged package excludes, if it has any.
 
     `finding` has the fixes that pass the judge, as `with_passing_fixes` returns them; `asked` are the
     requirements of all installed packages.
@@ -72,18 +72,22 @@ def excluding(
 
 
 def _unmet_requirement(fix: Fix, inventory: Inventory, matrix: Matrix) -> Requirement | None:
-    """Return what a release that the fix installs requires of an unchanged package that does not meet it."""
+    """Return what a release of the fix requires of the unchanged package that it moves with, if unmet.
+
+    An installer would change torch for a torchvision. Of other packages, it changes what the fix needs.
+    """
     changed = {package_name(key): value for key, value in fix.tried if key != package_name(key)}
-    changing = {*changed, *(other for name in changed for other in matrix.moves_with.get(name, ()))}
-    table = release_table()
-    for package, version in changed.items():
-        row = table.row(package, str(version))
-        for line in row.requires if row is not None else ():
-            name, specifier = split_requirement(line)
-            installed = inventory.known(package_key(name)) if name and ";" not in line else None
-            required = Requirement(package, name, specifier, "published")
-            if installed is not None and name not in changing and not _meets(installed, required):
-                return required
+    for leader, companions in matrix.moves_with.items():
+        installed = inventory.known(package_key(leader))
+        if leader in changed or installed is None:
+            continue
+        for package in changed.keys() & set(companions):
+            row = release_table().row(package, str(changed[package]))
+            for line in row.requires if row is not None else ():
+                name, specifier = split_requirement(line)
+                required = Requirement(package, name, specifier, "published")
+                if name == leader and ";" not in line and not _meets(installed, required):
+                    return required
     return None
 
 
