@@ -158,8 +158,23 @@ class DialectContext:
         """Return the setting, known only at run time, that decides whether settings are as `when` states."""
         if self._all_match(when) is not Tri.MAYBE:
             return None
-        found = (self.settings[name] for name in when if name in self.settings)
-        return next((setting for setting in found if isinstance(setting.value, Unknown)), None)
+        found = (self.settings.get(name) or self.open_section(name) for name in when)
+        return next((each for each in found if each is not None and isinstance(each.value, Unknown)), None)
+
+    def open_section(self, name: str) -> Setting | None:
+        """Return the section around a name of which it is not known what a script writes there, or None."""
+        parts = name.split(".") if self.document.written else ()
+        around = (self.settings.get(".".join(parts[:count])) for count in range(1, len(parts)))
+        return next((each for each in around if each is not None and isinstance(each.value, Unknown)), None)
+
+    def _may_be_added(self, name: str) -> str:
+        """Return why a file may have a setting that could not be read in it, or ""."""
+        if name in self.settings or not self.typed:
+            return ""
+        section = self.open_section(name)
+        if section is not None and isinstance(section.value, Unknown):
+            return section.value.why
+        return self.document.incomplete
 
     def _all_match(self, when: Mapping[str, Any]) -> Tri:
         return min((self._matches(name, expected) for name, expected in when.items()), default=Tri.YES)
@@ -211,6 +226,8 @@ class DialectContext:
         may_lack = setting is not None and (self.typed or setting.perhaps)
         if may_lack and setting is not None and isinstance(setting.value, Unknown):
             return Tri.MAYBE
+        if self._may_be_added(name):
+            return Tri.MAYBE
         if expected == "given":
             return Tri.of(setting is not None)
         return Tri.of(self._is_given(name) == (expected == "present"))
@@ -224,6 +241,8 @@ class DialectContext:
         setting = self.settings.get(name)
         if setting is not None and setting.value is not None:
             return setting.value
+        if why := self._may_be_added(name):
+            return Unknown(why)
         rows = self.dialect.rows.get(name, ())
         return next((row.default for row in rows if row.default is not None), None)
 

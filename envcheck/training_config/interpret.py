@@ -22,6 +22,7 @@ from envcheck.training_config.setting_diagnostics import SettingDiagnostics
 from envcheck.training_config.setting_facts import (
     default_facts,
     facts,
+    facts_in_open_sections,
     open_facts,
     suggested_facts,
     unread_facts,
@@ -152,7 +153,7 @@ def understood(
         tuple(_limited(diagnostics, document.file)),
         tuple(_references(context)),
         tuple(default_facts(context)),
-        (*opened, *unread),
+        (*opened, *unread, *facts_in_open_sections(context)),
         tuple(suggested_facts(context)),
     )
     return [*inner, *sections, whole]

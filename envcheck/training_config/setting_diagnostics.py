@@ -34,6 +34,8 @@ class SettingDiagnostics:
         yield from self._contradictions()
         for setting in self.document.settings:
             rows = self.context.rows(setting.name)
+            if setting.perhaps and self.context.typed:
+                continue  # perhaps it is not there
             if not rows:
                 yield from self._unknown_name(setting)
                 continue

@@ -283,6 +283,16 @@ def open_facts(context: DialectContext) -> Iterator[Fact]:
     yield from _opened_by_model(context)
 
 
+def facts_in_open_sections(context: DialectContext) -> Iterator[Fact]:
+    """Yield as Unknown the facts of settings in the sections of a written file that are not known."""
+    for setting in context.settings.values() if context.document.written else ():
+        if isinstance(setting.value, Unknown):
+            for name in sorted(context.dialect.sections.get(setting.name, ())):
+                for row in context.rows(f"{setting.name}.{name}"):
+                    if row.key:
+                        yield Fact(row.key, setting.value, location(setting))
+
+
 def unread_facts(document: Document, general: Dialect) -> Iterator[Fact]:
     """Yield as Unknown the quantisation that a file without a dialect asks for; `general` has the families.
 

@@ -25,7 +25,10 @@ class Edit(NamedTuple):
 
 
 _STEP = r'(?:\.[A-Za-z_][\w-]*|\.?\[?"[^"\\]+"\]?|\[[0-9]+\])'
-_PATH = pattern(rf"\.?{_STEP}+")
+_TEXT = r'"(?:[^"\\]|\\.)*"'
+_PATH_OR_TEXT = pattern(rf'(?P<path>\.(?:[A-Za-z_][\w-]*|\[?"[^"\\]+"\]?){_STEP}*)|{_TEXT}')
+"""A path in a filter of any kind, which begins with a dot, or a text, in which there is none."""
+
 _PARTS = pattern(r'"([^"\\]+)"|([A-Za-z_][\w-]*)|\[([0-9]+)\]')
 _ASSIGNS = pattern(
     rf"(?P<path>\.?{_STEP}+)\s*(?P<sign>=|\|=|\+=|-=|\*=|/=|//=)(?!=)\s*(?P<value>.+)", re.DOTALL
@@ -43,6 +46,7 @@ _OF_OTHER_INPUT = frozenset({
 
 _SUBCOMMANDS = ("eval", "e")
 _MOST_EDITS = 200  # of one command
+_MOST_PARTS = 32  # of a path
 _PAIRS = {"(": ")", "[": "]", "{": "}"}
 
 
@@ -80,8 +84,9 @@ def _argument(text: str, why: str, *, is_json: bool) -> Any:
 
 def _of_named(text: str, why: str) -> list[Edit]:
     """Return as Unknown the settings that a filter names, and all others if it may change them."""
-    named = [_name(found.group()) for found in _PATH.finditer(text)]
-    return [Edit("", Unknown(why)), *(Edit(name, Unknown(why)) for name in named[:_MOST_EDITS] if name)]
+    paths = [found["path"] for found in _PATH_OR_TEXT.finditer(text) if found["path"]]
+    named = [name for path in paths[:_MOST_EDITS] if (name := _name(path))]
+    return [Edit("", Unknown(why)), *(Edit(name, Unknown(why)) for name in named)]
 
 
 def _changes(stage: str, variables: Mapping[str, Any], why: str) -> list[Edit] | None:
@@ -89,13 +94,15 @@ def _changes(stage: str, variables: Mapping[str, Any], why: str) -> list[Edit] |
     if stage in (".", ""):
         return []
     if found := _DELETES.fullmatch(stage):
-        return [Edit(_name(path), None, deletes=True) for path in found["paths"].split(",")]
+        names = [_name(path) for path in found["paths"].split(",")]
+        return [Edit(name, None, deletes=True) for name in names] if all(names) else None
     found = _ASSIGNS.fullmatch(stage)
-    if found is None or HOLE in found["path"]:
+    name = "" if found is None or HOLE in found["path"] else _name(found["path"])
+    if found is None or not name:
         return None
     sets = found["sign"] in ("=", "|=")
     value = _literal(found["value"].strip(), variables, why) if sets else Unknown(why)
-    return [Edit(_name(found["path"]), value)]
+    return [Edit(name, value)]
 
 
 def _literal(text: str, variables: Mapping[str, Any], why: str) -> Any:
@@ -111,8 +118,13 @@ def _literal(text: str, variables: Mapping[str, Any], why: str) -> Any:
 
 
 def _name(path: str) -> str:
-    """Return the dotted name of `.a["b"].c[0]`; a part with a dot in it keeps its quotes."""
-    parts = (quoted or plain or index for quoted, plain, index in _PARTS.findall(path))
+    """Return the dotted name of `.a["b"].c[0]`; a part with a dot in it keeps its quotes.
+
+    A path that is deeper than any configuration gets the name "", which stands for any setting.
+    """
+    parts = [quoted or plain or index for quoted, plain, index in _PARTS.findall(path)]
+    if len(parts) > _MOST_PARTS:
+        return ""
     return ".".join(f'"{part}"' if "." in part else part for part in parts)
 
 

@@ -26,13 +26,6 @@ _COPIES = ("cp", "mv")
 _WRITERS = frozenset({"cat", "tee", "echo", "printf", "envsubst", "sed", "jq", "yq", *_COPIES})
 """Programs that print the text of a configuration, which a script keeps in a file."""
 
-_JSON_VALUE = re.compile(
-    r"[:\[,]\s*\"?((?<=\")(?:[^\"\\]|\\.)*(?=\"(?!\s*:))|-?\d[\d.eE+-]*|true|false|null)"
-)
-_YAML_VALUE = re.compile(
-    r"^[ \t]*(?:- )?[\w.-]+:[ \t]+[\"']?([^\s\"'#&*|>\[{](?:[^#\n\"']*[^#\n\"'\s])?)[\"']?[ \t]*(?:#.*)?$",
-    re.MULTILINE,
-)
 _NAMED_VARIABLE = re.compile(r"\$\{(\w+)\}|\$([A-Za-z_]\w*)")
 _CONFIGURATIONS = (
     ".json", ".yaml", ".yml", ".toml", ".py", ".sh", ".tpl", ".template", ".tmpl", ".in", ".j2", ".txt",
@@ -101,8 +94,7 @@ class WrittenFiles:
         reason = f"line {self._session.line(at)} may change it"
         changes = edits(words, reason)
         self._session.spend(len(given) + len(changes))
-        text = self._uncertain(given) if any(not change.name for change in changes) else given
-        return (*text, *(Fragment("", at, edit=change) for change in changes if change.name))
+        return (*given, *(Fragment("", at, edit=change) for change in changes))
 
     def _perhaps(self, before: Value, after: Value) -> Value:
         """Return a configuration that a command under a condition may have changed."""
@@ -111,19 +103,12 @@ class WrittenFiles:
         added = (each for each in after if each.edit is not None and each not in before)
         return (*kept, *(each._replace(edit=_unknown_edit(each.edit, reason)) for each in added))
 
-    def _uncertain(self, text: Value | None) -> Value:
-        """Return the text of a configuration with each of its values unknown."""
-        known = known_text(text) if text else None
-        if not text or known is None:
-            return text or ()
-        self._session.spend(len(text) + len(known) // _CHARACTERS_OF_A_STEP)
-        at, start, parts = text[0].at, 0, list[Fragment]()
-        reason = f"line {self._session.line(at)} may change it"
-        for found in (_JSON_VALUE if known.lstrip().startswith("{") else _YAML_VALUE).finditer(known):
-            parts += [Fragment(known[start : found.start(1)], at), *unknown(at, found.group(1), reason)]
-            start = found.end(1)
-        later = (each._replace(edit=_unknown_edit(each.edit, reason)) for each in text if each.edit)
-        return (*parts, Fragment(known[start:], at), *later)
+    def _uncertain(self, text: Value) -> Value:
+        """Return the text of a configuration of which no value is known any more."""
+        at = text[0].at if text else 0
+        self._session.spend(len(text))
+        change = Edit("", Unknown(f"line {self._session.line(at)} may change it"))
+        return (*text, Fragment("", at, edit=change)) if text else ()
 
     def _text_of(self, name: str, at: int) -> Value | None:
         """Return the text of a file that the script has written, or of one beside it; else None."""

@@ -117,7 +117,9 @@ def _with_written(beside: Beside, files: Mapping[str, Sequence[Value]]) -> Besid
     written = {
         posixpath.normpath(name): "".join(fragment.text for fragment in texts[0])
         for name, texts in files.items()
-        if name.endswith(".py") and len(texts) == 1 and not any(fragment.why for fragment in texts[0])
+        if name.endswith(".py")
+        and len(texts) == 1
+        and not any(fragment.why or fragment.edit for fragment in texts[0])
     }
     if not written:
         return beside

@@ -34,7 +34,7 @@ def parsed(written: Value, lines: SourceLines) -> Document | None:
         else:
             return None
     except InputError:
-        if _MARKER in text:
+        if _MARKER in text or any(fragment.edit is not None for fragment in written):
             return None
         raise
     why = next((fragment.why for fragment in written if fragment.why), "")
@@ -42,40 +42,60 @@ def parsed(written: Value, lines: SourceLines) -> Document | None:
         each.name: each._replace(value=Unknown(why)) if _MARKER in str(each.value) else each
         for each in document.settings
     }
+    incomplete = ""
     for fragment in written:
         if fragment.edit is not None:
             _change(settings, fragment.edit, lines.place(fragment.at, fragment.at + 1))
-    return document._replace(settings=tuple(settings.values()))
+            incomplete = incomplete or _adds_any(fragment.edit)
+    return document._replace(settings=tuple(settings.values()), incomplete=incomplete, written=True)
+
+
+def _adds_any(edit: Edit) -> str:
+    """Return the reason why a change may add any setting, or ""."""
+    return edit.value.why if isinstance(edit.value, Unknown) and not edit.name else ""
 
 
 def _change(settings: dict[str, Setting], edit: Edit, place: Place) -> None:
     """Make one change to settings by name; what is inside a changed section goes, or may be anything."""
-    inside = [name for name in settings if name.startswith(f"{edit.name}.")]
-    settings.pop(edit.name, None)
     if isinstance(edit.value, Unknown):
-        for name in inside:
-            settings[name] = settings[name]._replace(value=edit.value)
-    else:
-        for name in inside:
+        _open(settings, edit.name, edit.value, place)
+        return
+    for name in [*settings]:
+        if name == edit.name or name.startswith(f"{edit.name}."):
             del settings[name]
-    outer, _, last = edit.name.rpartition(".")
-    if outer and not edit.deletes:
-        _add_to_section(settings, outer, last, place)
     if not edit.deletes:
+        _add_to_sections(settings, edit.name, place)
         settings.update({each.name: each for each in _settings_of(edit.name, edit.value, place)})
 
 
-def _add_to_section(settings: dict[str, Setting], section: str, name: str, place: Place) -> None:
-    """Make sure that a section, and those around it, have a setting."""
-    before = settings.get(section)
-    names = before.value.names if before is not None and isinstance(before.value, Section) else ()
-    if before is not None and not names and not isinstance(before.value, Section):
-        return  # a list, or a value that is not known
-    outer, _, last = section.rpartition(".")
-    if before is None and outer:
-        _add_to_section(settings, outer, last, place)
-    own = before or Setting(section, Section(), place, place)
-    settings[section] = own._replace(value=Section((*names, *(() if name in names else (name,)))))
+def _open(settings: dict[str, Setting], name: str, why: Unknown, place: Place) -> None:
+    """Note that a setting, with all that is or may be inside it, is not known; "" is the whole document.
+
+    The outermost section around it that is not there may be added.
+    """
+    for inside, setting in settings.items():
+        if not name or inside == name or inside.startswith(f"{name}."):
+            settings[inside] = setting._replace(value=why)
+    parts = name.split(".")
+    around = [".".join(parts[:count]) for count in range(1, len(parts))]
+    added = next((each for each in around if each not in settings), name)
+    for each in filter(None, (added, name)):
+        settings.setdefault(each, Setting(each, why, place, place, perhaps=True))
+
+
+def _add_to_sections(settings: dict[str, Setting], name: str, place: Place) -> None:
+    """Make sure that the sections around a setting are there and have it."""
+    section, _, last = name.rpartition(".")
+    while section:
+        before = settings.get(section)
+        if before is not None and not isinstance(before.value, Section):
+            return  # a list, or a value that is not known
+        names = before.value.names if before is not None and isinstance(before.value, Section) else ()
+        own = before or Setting(section, Section(), place, place)
+        settings[section] = own._replace(value=Section((*names, *(() if last in names else (last,)))))
+        if before is not None:
+            return
+        section, _, last = section.rpartition(".")
 
 
 def _settings_of(name: str, value: Any, place: Place) -> Iterator[Setting]:
@@ -103,4 +123,5 @@ def agreed(documents: Sequence[Document]) -> Document:
             setting = one or another
             if setting and (one is None or another is None or one.value != another.value):
                 settings[name] = setting._replace(value=Unknown("the script writes the file several times"))
-    return first._replace(settings=tuple(settings.values()))
+    incomplete = next((each.incomplete for each in documents if each.incomplete), "")
+    return first._replace(settings=tuple(settings.values()), incomplete=incomplete)
