@@ -96,7 +96,8 @@ class _NamedFileReader:
         self._read: set[tuple[str, int]] = set()
         self._chain: list[str] = []  # the files being read, each named by the one before it
         self._inline = 0
-        self._written: set[tuple[int, str]] = set()  # files that a script writes, with the launch naming them
+        # files that a script writes, by the launch and their name: the text, or why it is not known
+        self._written: dict[tuple[int, str], Document | str] = {}
         self.parts: list[Interpretation] = []
         self.diagnostics: list[Diagnostic] = []
         self.unread: list[tuple[int, Fact]] = []
@@ -156,8 +157,8 @@ class _NamedFileReader:
 
                 placed = with_own_values(placed)
             placed = self._with_inherited(placed, folder)
+            self._note_written(placed)
             placed = self._with_section_files(placed, folder)
-            self._written |= {(placed.launch, each.removeprefix("./")) for each in placed.written_files}
             interpreted = understood(placed, self._known, self._installed)
             for part in interpreted:
                 for reference in part.references:
@@ -166,6 +167,16 @@ class _NamedFileReader:
         if not dialect and not any(_says_something(part) for part in parts):
             raise InputError(name, "has no training setting that envcheck knows")
         self.parts += parts
+
+    def _note_written(self, document: Document) -> None:
+        """Remember which files a script writes: a document that it writes, or all that a launch names."""
+        launch = document.launch
+        if document.written_as:
+            self._written[launch, document.written_as.removeprefix("./")] = document
+        for name in document.written_files:
+            self._written.setdefault((launch, name.removeprefix("./")), "")
+        for name, why in document.unreadable_files:
+            self._written[launch, name.removeprefix("./")] = why
 
     def _with_groups(self, document: Document, file: str, depth: int = 0) -> Document:
         """Return a document with the files that its `defaults` name; its own settings take precedence.
@@ -243,9 +254,9 @@ class _NamedFileReader:
         """Return a document with the settings of each section that it gives as JSON or as a JSON file.
 
         transformers reads `--fsdp_config fsdp.json` as if the section stood there. Of a file that is not
-        here, or that a script writes, every setting with a row is unknown.
+        here or cannot be read, every setting with a row is unknown.
         """
-        given = [each for each in document.settings if _may_be_section(each.value)]
+        given = [each for each in document.settings if _may_be_section(each, document)]
         dialect = recognised(document, self._known) if given else None
         if dialect is None:
             return document
@@ -259,31 +270,58 @@ class _NamedFileReader:
         self, setting: Setting, names: Iterable[str], document: Document, folder: Path
     ) -> Iterator[Setting]:
         """Yield the settings of a section that is given as text; `names` are those with a row."""
-        given, prefix = str(setting.value), f"{setting.name}."
+        if any(each.name.startswith(f"{setting.name}.") for each in document.settings):
+            return  # its reader has read the JSON
+        part = self._text_of_section(setting, document, folder)
+        found, why = ((), part) if isinstance(part, str) else (part.settings, part.incomplete)
+        for each in found:
+            yield each._replace(name=f"{setting.name}.{each.name}")
+        given = {each.name for each in found}
+        for name in names if why else ():
+            if name not in given:
+                yield Setting(f"{setting.name}.{name}", Unknown(why), setting.name_place, setting.place)
+
+    def _text_of_section(self, setting: Setting, document: Document, folder: Path) -> Document | str:
+        """Return a section that is given as text, or why it is not known."""
+        if isinstance(setting.value, Unknown):
+            return setting.value.why
+        given = str(setting.value)
         if given.lstrip().startswith("{"):
-            with suppress(InputError):
-                (part,) = readers.read(given, setting.place.file)
-                for each in part.settings:
-                    yield Setting(f"{prefix}{each.name}", each.value, setting.name_place, setting.place)
-            return
+            part = _one_document(given, "")
+            if part is None:
+                return f"the JSON of {setting.name} cannot be read"
+            name_place, place = setting.name_place, setting.place
+            placed = (each._replace(name_place=name_place, place=place) for each in part.settings)
+            return part._replace(settings=tuple(placed))
+        written = self._written.get((document.launch, given.removeprefix("./")))
+        if written is not None:
+            return written or f"the text of {_short(given)}, which {document.file} writes, is not known"
+        return self._file_of_section(given, document, folder)
+
+    def _file_of_section(self, given: str, document: Document, folder: Path) -> Document | str:
+        """Return a file that is named in place of a section, or why it is not known."""
         path = ProjectFiles(folder).find(Path(given), document.folder)
-        try:
+        named = f"{_short(given)}, which {document.file} names,"
+        if not path_exists(path):
+            return f"{named} is not here"
+        part = None
+        with suppress(InputError):
             text = read_file(path, _LARGEST).decode("utf-8", "replace")
-            (part,) = readers.read(text, str(path))
-        except InputError:
-            unknown = Unknown(f"{_short(given)}, which {document.file} names, is not here")
-            for name in names:
-                yield Setting(f"{prefix}{name}", unknown, setting.name_place, setting.place)
-            return
+            part = _one_document(text, str(path))
+        if part is None:
+            return f"{named} cannot be read as a section"
         self.texts[str(path)] = text
-        yield from (each._replace(name=f"{prefix}{each.name}") for each in part.settings)
+        return part
 
     def _follow(self, reference: Reference, document: Document, folder: Path) -> None:
         """Read the file that a setting names, relative to the file that names it or to this folder."""
         if reference.unknown:
             self._leave_open(reference, reference.unknown)
             return
-        if (reference.launch, reference.path.removeprefix("./")) in self._written:
+        written = self._written.get((reference.launch, reference.path.removeprefix("./")))
+        if isinstance(written, str) and written:
+            self._leave_open(reference, written)
+        if written is not None:
             return  # what the script writes was read in its place
         inside = self._known[reference.dialect].inside
         path = ProjectFiles(folder).find(Path(reference.path) / inside, document.folder)
@@ -342,9 +380,21 @@ class _NamedFileReader:
         self.unread += [(reference.launch, fact) for fact in facts]
 
 
-def _may_be_section(value: object) -> bool:
-    """Return whether a value is JSON, or names a file of JSON."""
+def _may_be_section(setting: Setting, document: Document) -> bool:
+    """Return whether a value is JSON, or names a file of JSON; an unknown one of a command line may."""
+    if isinstance(setting.value, Unknown):
+        return document.form == "arguments"
+    value = setting.value
     return isinstance(value, str) and (value.endswith(".json") or value.lstrip().startswith("{"))
+
+
+def _one_document(text: str, name: str) -> Document | None:
+    """Return a text as one document, or None if it is malformed or something else."""
+    try:
+        found = readers.read(text, name)
+    except InputError:
+        return None
+    return found[0] if len(found) == 1 and found[0].form in ("json", "yaml") else None
 
 
 def _says_something(part: Interpretation) -> bool:

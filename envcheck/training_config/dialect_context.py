@@ -163,7 +163,7 @@ class DialectContext:
 
     def open_section(self, name: str) -> Setting | None:
         """Return the section around a name of which it is not known what a script writes there, or None."""
-        parts = name.split(".") if self.document.written else ()
+        parts = name.split(".") if self.document.written_as else ()
         around = (self.settings.get(".".join(parts[:count])) for count in range(1, len(parts)))
         return next((each for each in around if each is not None and isinstance(each.value, Unknown)), None)
 

@@ -82,7 +82,8 @@ class Document(NamedTuple):
     from a missing or unknown setting, unless it is `whole`: then what the program does by default applies.
     `launcher` is what starts the processes of a program of Python (`none` if it is started directly); empty
     for other programs. `processes` is the number of processes that a launcher starts, 0 if it is not known.
-    A `written` document is one that a script writes or changes, a section of which may be unknown.
+    `written_as` is the name of the file of which a script writes or changes the text, in which a section may
+    be unknown. `unreadable_files` are the written files whose text is not known, each with the reason.
     `environment` are the facts on the variables (`env.NCCL_P2P_DISABLE`) that the text gives the program.
     """
 
@@ -96,7 +97,8 @@ class Document(NamedTuple):
     deviations: tuple[tuple[str, Place], ...] = ()
     incomplete: str = ""
     written_files: tuple[str, ...] = ()
-    written: bool = False
+    written_as: str = ""
+    unreadable_files: tuple[tuple[str, str], ...] = ()
     diagnostics: tuple[Diagnostic, ...] = ()
     source: ProgramSource | None = None  # the code of the launched program, if it could be read
     folder: str = ""  # the current folder of the launch, if its script has changed it

@@ -356,10 +356,13 @@ def _outermost(given: Sequence[Setting]) -> Setting | None:
 def _references(context: DialectContext) -> Iterator[Reference]:
     """Yield the files that settings name."""
     launch = context.document.launch
+    unreadable = {name.removeprefix("./") for name, _ in context.document.unreadable_files}
+    written = context.document.written_files
+    readable = {name for name in written if name.removeprefix("./") not in unreadable}
     for setting in context.settings.values():
         rows = (*context.rows(setting.name), *context.rows(_without_path(setting.name)))
         row = next((row for row in rows if row.refers), None)
-        if row is None or setting.value in context.document.written_files:
+        if row is None or setting.value in readable:
             continue
         if isinstance(setting.value, Unknown):
             optional = context.typed or setting.perhaps

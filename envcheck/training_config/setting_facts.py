@@ -285,7 +285,7 @@ def open_facts(context: DialectContext) -> Iterator[Fact]:
 
 def facts_in_open_sections(context: DialectContext) -> Iterator[Fact]:
     """Yield as Unknown the facts of settings in the sections of a written file that are not known."""
-    for setting in context.settings.values() if context.document.written else ():
+    for setting in context.settings.values() if context.document.written_as else ():
         if isinstance(setting.value, Unknown):
             for name in sorted(context.dialect.sections.get(setting.name, ())):
                 for row in context.rows(f"{setting.name}.{name}"):

@@ -69,17 +69,26 @@ class ControlFlow:
     def run(self, sequence: Sequence, scope: Scope) -> Tri | None:
         """Follow a sequence and return the status of its last command."""
         status: Tri | None = Tri.YES
+        skipped = uncertain = False
+        before: Node | None = None
         for operator, node in sequence.items:
             if scope.ended_by:
                 return status
-            skipped = status is Tri.NO if operator == "&&" else operator == "||" and status in (Tri.YES, None)
+            if operator != "|":  # one that does not run, or may not, stands for all of its pipeline
+                passed_over = (Tri.YES, None) if operator == "||" else (Tri.NO,) if operator == "&&" else ()
+                skipped = status in passed_over
+                uncertain = operator in ("&&", "||") and status is Tri.MAYBE
             if skipped:
                 continue
-            if operator in ("&&", "||") and status is Tri.MAYBE:
+            if operator == "|":
+                self.simple_commands.written.connect(before, node)
+            before = node
+            if operator != "|" and uncertain:
                 at = 0 if isinstance(node, Sequence) else node.at
                 self._follow_all([_Branch(node)], scope, at, complete=False)
                 continue
-            status = self.node(node, Scope(scope) if operator == "|" else scope)
+            outer = Scope(scope) if uncertain else scope
+            status = self.node(node, Scope(outer) if operator == "|" else scope)
         return status
 
     def node(self, node: Node, scope: Scope) -> Tri | None:

@@ -7,7 +7,7 @@ import re
 from envcheck.core.facts import Unknown
 from envcheck.training_config.launch_scripts.expansion import Expander
 from envcheck.training_config.launch_scripts.structure_edits import HOLE, Edit, edits
-from envcheck.training_config.launch_scripts.syntax import SimpleCommand
+from envcheck.training_config.launch_scripts.syntax import Node, SimpleCommand
 from envcheck.training_config.launch_scripts.values import (
     Fragment,
     Scope,
@@ -23,8 +23,14 @@ _MAX_TEXT = 10_000  # characters of a file that is copied or edited
 _CHARACTERS_OF_A_STEP = 64  # of a text that is searched, as part of the budget of the script
 _EDITORS = ("jq", "yq")
 _COPIES = ("cp", "mv")
-_WRITERS = frozenset({"cat", "tee", "echo", "printf", "envsubst", "sed", "jq", "yq", *_COPIES})
+_WRITERS = frozenset({"cat", "tee", "echo", "printf", "envsubst", "sed", "jq", "yq", "sponge", *_COPIES})
 """Programs that print the text of a configuration, which a script keeps in a file."""
+
+_KEEP_INPUT = ("tee", "sponge")
+"""Those of them that write their standard input into the files that they are given."""
+
+_STRUCTURED = (".json", ".yaml", ".yml", ".toml")
+"""Endings of the files that are not known after a command whose text is not known has written them."""
 
 _NAMED_VARIABLE = re.compile(r"\$\{(\w+)\}|\$([A-Za-z_]\w*)")
 _CONFIGURATIONS = (
@@ -41,25 +47,40 @@ class WrittenFiles:
         """Begin without files."""
         self.files: dict[str, list[Value]] = {}
         self._expander, self._session = expander, expander.session
+        self._printed: tuple[Node | None, Value | None] = (None, None)  # the last command, and its text
+        self._piped: tuple[Node | None, Value | None] = (None, None)  # the command that reads a text
+
+    def connect(self, before: Node | None, behind: Node) -> None:
+        """Note that a command reads what the one before it prints."""
+        printer, text = self._printed
+        self._piped = (behind, text if printer is before else None)
 
     def remember(self, program: str, fields: list[Value], command: SimpleCommand, scope: Scope) -> None:
         """Remember a file that a command writes: `cat > FILE <<EOF`, `envsubst < A > FILE`, `sed -i … FILE`.
 
+        One that it fills with a text which is not known is a file with an unknown text.
+
         A part of its name that is not known stays as the script spells it: a launch line that names the file
         in the same way means the same file.
         """
-        if program not in _WRITERS:
-            return
-        targets = [redirect.word for redirect in command.redirects if redirect.operator in (">", ">|")]
-        names = [spelled(self._expander.joined(word, scope)) for word in targets]
+        names = [
+            spelled(self._expander.joined(redirect.word, scope))
+            for redirect in command.redirects
+            if redirect.operator in (">", ">|")
+        ]
         if program == "tee":
             names += [spelled(field) for field in fields[1:]]
         edited = _replaced(program, fields)
-        text = self._printed_text(program, fields, command, scope)
+        text = self._printed_text(program, fields, command, scope) if program in _WRITERS else None
+        self._printed = (command, text)
         if text is None:
-            return
+            names = [name for name in names if name.endswith(_STRUCTURED)]
+            edited = edited if program == "sponge" and edited.endswith(_STRUCTURED) else ""
+            reason = f"line {self._session.line(command.at)} writes it, and its text is not known"
+            text = unknown(command.at, "?", reason)
+        outer = scope.outer if scope.outer is not None and self._piped[0] is command else scope
         if edited:  # nothing else is left of the file, if the command certainly runs
-            before = None if scope.outer is None else self._text_of(edited, command.at)
+            before = None if outer.outer is None else self._text_of(edited, command.at)
             self.files[edited] = [text if before is None else self._perhaps(before, text)]
         for name in filter(None, names):
             self.files.setdefault(name, []).append(text or (Fragment("", command.at),))
@@ -68,24 +89,46 @@ class WrittenFiles:
         self, program: str, fields: list[Value], command: SimpleCommand, scope: Scope
     ) -> Value | None:
         """Return the text that a command prints or copies; None if that of its source is not known."""
-        if program in ("cat", "tee") and (text := self._expander.standard_input(command, scope)) is not None:
-            return text
         if program in ("echo", "printf"):
             return echoed(fields)
+        given = self._expander.standard_input(command, scope) if program in ("cat", *_KEEP_INPUT) else None
+        if given is not None:
+            return given
         words = [known_text(field) for field in fields[1:]]
         if program in _COPIES:
             words = [word for word in words if not (word or "").startswith("-")]
             return self._text_of(words[0] or "", command.at) if len(words) == 2 else None  # noqa: PLR2004
-        sources = [redirect.word for redirect in command.redirects if redirect.operator == "<"]
-        named = known_text(self._expander.joined(sources[0], scope)) if sources else (words or [None])[-1]
-        given = None if program == "tee" else self._text_of(named or "", command.at)
+        if program in _KEEP_INPUT:
+            appends = any((word or "").startswith("-") for word in words)
+            return None if appends or self._piped[0] is not command else self._piped[1]
+        return self._filtered(program, fields, command, scope)
+
+    def _filtered(
+        self, program: str, fields: list[Value], command: SimpleCommand, scope: Scope
+    ) -> Value | None:
+        """Return what a filter makes of the text that it reads."""
+        words = [known_text(field) for field in fields[1:]]
+        given, is_named = self._source(words, command, scope)
         if program in _EDITORS and given is not None:
-            return self._edited(given, fields[1:] if sources else fields[1:-1])
-        options = words if sources else words[:-1]
+            return self._edited(given, fields[1:-1] if is_named else fields[1:])
+        options = words[:-1] if is_named else words
         if given is None or program == "cat":
             return None if options else given
         changed = self._changed(program, options, given, scope)
         return self._uncertain(given) if changed is None else changed
+
+    def _source(
+        self, words: list[str | None], command: SimpleCommand, scope: Scope
+    ) -> tuple[Value | None, bool]:
+        """Return the text that a filter reads, and whether its last word names the file with it."""
+        sources = [redirect.word for redirect in command.redirects if redirect.operator == "<"]
+        if sources:
+            name = known_text(self._expander.joined(sources[0], scope))
+            return self._text_of(name or "", command.at), False
+        named = self._text_of((words or [None])[-1] or "", command.at)
+        if named is None and self._piped[0] is command:
+            return self._piped[1], False
+        return named, True
 
     def _edited(self, given: Value, fields: list[Value]) -> Value:
         """Return a configuration after `jq` or `yq`."""
@@ -98,7 +141,8 @@ class WrittenFiles:
 
     def _perhaps(self, before: Value, after: Value) -> Value:
         """Return a configuration that a command under a condition may have changed."""
-        kept = before if after[: len(before)] == before else self._uncertain(before)
+        same = _unplaced(after[: len(before)]) == _unplaced(before)
+        kept = before if same else self._uncertain(before)
         reason = f"line {self._session.line(before[0].at if before else 0)} may change it"
         added = (each for each in after if each.edit is not None and each not in before)
         return (*kept, *(each._replace(edit=_unknown_edit(each.edit, reason)) for each in added))
@@ -154,13 +198,20 @@ class WrittenFiles:
         return (*parts, Fragment(text[at:], start))
 
 
+def _unplaced(text: Value) -> Value:
+    """Return a text without the offsets of the commands that read or changed it."""
+    return tuple(part._replace(at=0) for part in text)
+
+
 def _unknown_edit(edit: Edit | None, reason: str) -> Edit | None:
     """Return a change of the same setting to something that is not known."""
     return None if edit is None else Edit(edit.name, Unknown(reason))
 
 
 def _replaced(program: str, fields: list[Value]) -> str:
-    """Return the file that `sed -i`, `yq -i`, `cp` or `mv` replaces, or ""."""
+    """Return the file that `sed -i`, `yq -i`, `cp`, `mv` or `sponge` replaces, or ""."""
     words = [known_text(field) or "" for field in fields[1:]]
+    if program == "sponge":
+        return spelled(fields[-1]) if words else ""
     edits = program in ("sed", "yq") and any(word.startswith(("-i", "--in-place")) for word in words[:-1])
     return words[-1] if words and (edits or program in _COPIES) else ""

@@ -33,7 +33,7 @@ from envcheck.training_config.readers._argument_words import CONFIG_FILES, optio
 from envcheck.training_config.readers._environment import given_variables, variables_of_program
 from envcheck.training_config.readers._launched_programs import LaunchedPrograms, merged_numbers
 from envcheck.training_config.readers._program_files import program_files, unparsed_source
-from envcheck.training_config.readers._written_documents import agreed, parsed
+from envcheck.training_config.readers._written_documents import agreed, parsed, unread
 from envcheck.training_config.source_lines import SourceLines
 
 if TYPE_CHECKING:  # imported where a program is beside the script
@@ -282,6 +282,7 @@ class _LaunchDocuments:
         self.command, self.line, self.lines = command, line, lines
         self.script, self.number, self.programs = script, number, programs
         self.beside = beside
+        self.unreadable: list[tuple[str, str]] = []  # written files, each with why it is not known
 
     def all(self) -> list[Document]:
         """Return documents of the files written for this launch, of its launcher, and of its arguments."""
@@ -387,7 +388,7 @@ class _LaunchDocuments:
     ) -> Document:
         return Document(
             self.lines.file, "arguments", settings, program, self.number, dialect,
-            written_files=written, folder=self.command.folder,
+            written_files=written, folder=self.command.folder, unreadable_files=tuple(self.unreadable),
         )  # fmt: skip
 
     def _written_files(self) -> tuple[list[Document], tuple[str, ...]]:
@@ -405,9 +406,12 @@ class _LaunchDocuments:
             named += [other for other in self.script.files if other in inside and other not in named]
         found: list[Document] = []
         for name in named:
-            versions = [parsed(text, self.lines) for text in self.script.files[name]]
-            if documents := [document for document in versions if document is not None]:
-                found.append(agreed(documents)._replace(launch=self.number))
+            texts_of_file = self.script.files[name]
+            versions = [parsed(text, self.lines) for text in texts_of_file]
+            if why := unread(texts_of_file, versions) if name.endswith(CONFIG_FILES) else "":
+                self.unreadable.append((name, why))
+            elif documents := [document for document in versions if document is not None]:
+                found.append(agreed(documents)._replace(launch=self.number, written_as=name))
         return found, (*(text for text in texts if any(_same_file(name, [text]) for name in named)), *named)
 
     def _named_in_files(self, texts: Sequence[str]) -> Iterator[str]:

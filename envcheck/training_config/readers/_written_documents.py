@@ -9,7 +9,7 @@ from envcheck.core.errors import InputError, Place
 from envcheck.core.facts import Unknown
 from envcheck.training_config.document import Document, Section, Setting
 from envcheck.training_config.launch_scripts.structure_edits import Edit
-from envcheck.training_config.launch_scripts.values import Value
+from envcheck.training_config.launch_scripts.values import Value, spelled
 from envcheck.training_config.readers import json_text, yaml_text
 from envcheck.training_config.source_lines import SourceLines
 
@@ -47,7 +47,7 @@ def parsed(written: Value, lines: SourceLines) -> Document | None:
         if fragment.edit is not None:
             _change(settings, fragment.edit, lines.place(fragment.at, fragment.at + 1))
             incomplete = incomplete or _adds_any(fragment.edit)
-    return document._replace(settings=tuple(settings.values()), incomplete=incomplete, written=True)
+    return document._replace(settings=tuple(settings.values()), incomplete=incomplete)
 
 
 def _adds_any(edit: Edit) -> str:
@@ -110,6 +110,19 @@ def _settings_of(name: str, value: Any, place: Place) -> Iterator[Setting]:
         yield Setting(name, scalars if known else Unknown("a list of objects"), place, place)
     else:
         yield Setting(name, value, place, place)
+
+
+def unread(texts: Sequence[Value], documents: Sequence[Document | None]) -> str:
+    """Return why one of the texts that a script gives a file could not be read, or "".
+
+    `documents` are those of the texts; a text that is empty says nothing.
+    """
+    for text, document in zip(texts, documents, strict=True):
+        if document is None and spelled(text).strip():
+            return next(
+                (each.why for each in text if each.why), "the text that the script writes cannot be read"
+            )
+    return ""
 
 
 def agreed(documents: Sequence[Document]) -> Document:

@@ -100,3 +100,87 @@ def test_a_path_of_many_parts_is_one_change_of_a_file(tmp_path: Path, parts: int
     found, _ = edited(tmp_path, f"jq '{'.a' * parts} = 1' ds.json > run.json")
     assert time.process_time() - start < 5
     assert found["zero_stage"] == (3 if parts == 3 else UNKNOWN)
+
+
+SET_2 = "jq '.zero_optimization.stage = 2' run.json"
+
+
+@pytest.mark.parametrize(
+    ("commands", "stage", "optimizer"),
+    [
+        (f"{SET_2} | sponge run.json", 2, "none"),
+        (f"{SET_2} | tee new.json > /dev/null\nmv new.json run.json", 2, "none"),
+        ("cat run.json | jq '.zero_optimization.stage = 2' | sponge run.json", 2, "none"),
+        ("cat run.json | sed s/3/2/ > run.json", 2, "none"),
+        ("jq . run.json | sponge run.json", 3, "none"),
+        ("cat run.json | tee log.txt", 3, "none"),
+        ("false && jq '.zero_optimization.stage = 2' run.json | sponge run.json", 3, "none"),
+        # The text is not known, or the command may not run.
+        ("./change.sh run.json | sponge run.json", UNKNOWN, UNKNOWN),
+        ("./make.py 3 | tee run.json", UNKNOWN, UNKNOWN),
+        ("python make.py > run.json", UNKNOWN, UNKNOWN),
+        (f"{SET_2} | tee -a run.json", UNKNOWN, UNKNOWN),
+        ("{ cat run.json; jq . run.json; } | sponge run.json", UNKNOWN, UNKNOWN),
+        (f"grep -q H100 /proc/gpus && {SET_2} | sponge run.json", 2, "none"),
+        (f"if nvidia-smi | grep -q H100; then {SET_2} | sponge run.json; fi", UNKNOWN, "none"),
+    ],
+)
+def test_a_file_that_the_end_of_a_pipeline_writes(
+    tmp_path: Path, commands: str, stage: object, optimizer: object
+) -> None:
+    found, codes = read(
+        tmp_path,
+        {"run.sh": f"#!/bin/bash\n{commands}\n{LAUNCH}\n", "run.json": '{"zero_optimization": {"stage": 3}}'},
+    )
+    assert codes == []
+    assert (found["parallel"], found["zero_stage"], found["offload_optimizer"]) == (
+        "deepspeed", stage, optimizer,
+    )  # fmt: skip
+
+
+FSDP = "torchrun --nproc_per_node 2 train.py --bf16 true --output_dir o --learning_rate 1e-5 --fsdp full_shard --fsdp_config"
+VERSION_2 = '{"fsdp_version": 2, "offload_params": true}'
+WRITES = f"cat > fsdp.json <<EOF\n{VERSION_2}\nEOF\n"
+
+
+@pytest.mark.parametrize(
+    ("script", "parallel"),
+    [
+        (f"{FSDP} '{VERSION_2}'", "fsdp2"),
+        (f'V=2\n{FSDP} "{{\\"fsdp_version\\": $V}}"', "fsdp2"),
+        (f'V=$1\n{FSDP} "{{\\"fsdp_version\\": $V}}"', UNKNOWN),
+        (f"{FSDP} '{{fsdp_version = 2}}'", UNKNOWN),
+        (f"{FSDP} $(cat fsdp.txt)", UNKNOWN),
+        (f"{WRITES}{FSDP} fsdp.json", "fsdp2"),
+        (f"{WRITES}sed -i s/2/1/ fsdp.json\n{FSDP} ./fsdp.json", "fsdp1"),
+        (f"{WRITES}jq '.fsdp_version = 1' fsdp.json | sponge fsdp.json\n{FSDP} fsdp.json", "fsdp1"),
+        (f"{WRITES}jq -f change.jq fsdp.json | sponge fsdp.json\n{FSDP} fsdp.json", UNKNOWN),
+        (f"./make.py > fsdp.json\n{FSDP} fsdp.json", UNKNOWN),
+    ],
+)
+def test_a_section_that_is_given_as_json_or_that_the_script_writes(
+    tmp_path: Path, script: str, parallel: object
+) -> None:
+    found, codes = read(tmp_path, {"run.sh": f"#!/bin/bash\n{script}\n"})
+    assert codes in ([], ["read-as-if"])
+    assert found["parallel"] == parallel
+
+
+@pytest.mark.parametrize(
+    ("before", "content", "reason"),
+    [
+        ("", None, "fsdp.json, which run.sh names, is not here"),
+        ("", "[1, 2]", "fsdp.json, which run.sh names, cannot be read as a section"),
+        ("./make.py > fsdp.json\n", None, "line 2 writes it, and its text is not known"),
+    ],
+)
+def test_the_reason_for_a_section_that_is_not_known(
+    tmp_path: Path, before: str, content: str | None, reason: str
+) -> None:
+    (tmp_path / "run.sh").write_text(f"#!/bin/bash\n{before}{FSDP} fsdp.json\n")
+    if content is not None:
+        (tmp_path / "fsdp.json").write_text(content)
+    found = {each.key: each.reading for each in configured([str(tmp_path / "run.sh")], SHARED, {}).facts}
+    unknown = found["train.parallel"]
+    assert isinstance(unknown, Unknown)
+    assert unknown.why.replace(f"{tmp_path}/", "") == reason
