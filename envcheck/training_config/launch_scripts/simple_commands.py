@@ -77,6 +77,7 @@ _READ_SCRIPTS = frozenset({"sbatch", "qsub", "bsub", "ssh", "su", "sudo", "docke
 _FILL = ("xargs", "parallel")
 """Those of them that give the program further arguments, which they read."""
 
+_UNSET = pattern(r"(?:-u|--unset=)([A-Za-z_]\w*)")
 _OPTION_WITH_VALUE = pattern(r"--?[\w-]+=")
 
 _PYTHON = pattern(r"python[0-9.]*")
@@ -219,14 +220,22 @@ class SimpleCommands:
             scope.variables[f"{name}[{key}]"] = value or (Fragment("", at),)
 
     def _declare(self, words: list[Word], scope: Scope, *, exports: bool) -> Tri:
+        options = [word.bare for word in words if word.bare.startswith(("-", "+"))]
+        keeps_back = any("n" in each if exports else each == "+x" for each in options)
         for word in words:
             found = _assignment(word)
             if found:
                 self._assign(word, found, scope)
             elif not word.bare:
                 self._declare_printed(word, scope)
-            if exports:
-                self.session.exported.add(found.group(1) if found else word.bare or "")
+            name = found.group(1) if found else word.bare
+            if keeps_back and scope.outer is None:
+                self.session.exported.discard(name)
+            elif keeps_back:  # under a condition, or in a function
+                why = f"line {self.session.line(word.at)} may keep ${name} from programs"
+                scope.variables[name] = unknown(word.at, f"${name}", why)
+            elif exports:
+                self.session.exported.add(name)
         return Tri.YES
 
     def _declare_printed(self, word: Word, scope: Scope) -> None:
@@ -264,6 +273,8 @@ class SimpleCommands:
                     self._evaluate_document(command, scope)
             if not behind:
                 break
+            if program == "env":
+                own = {**own, **self._taken_away(fields[1:behind], scope, own)}
             own = {**own, **_prefix_assignments(fields[1:behind])}
             if program in _START_TASKS:
                 tasks = _tasks_of_step(fields[1:behind])
@@ -282,6 +293,18 @@ class SimpleCommands:
         status = self._start_program(fields, command, scope, own)
         scope.ended_by = scope.ended_by or ("exit" if ends else "")
         return status
+
+    def _taken_away(
+        self, fields: list[Value], scope: Scope, own: Mapping[str, Variable]
+    ) -> dict[str, Variable]:
+        """Return the variables that `env -u NAME` and `env -i` keep from the program, as not set."""
+        words = [known_text(field) or "" for field in fields]
+        if any(word in ("-", "-i", "--ignore-environment") for word in words):
+            names = scope.names()
+            self.session.spend(len(names))
+            return dict.fromkeys((*names, *own))
+        after = [name for option, name in pairwise(words) if option in ("-u", "--unset")]
+        return dict.fromkeys((*after, *(found.group(1) for word in words if (found := _UNSET.match(word)))))
 
     def _start_each(
         self,
@@ -331,9 +354,9 @@ class SimpleCommands:
     def _with_environment(self, scope: Scope, own: Mapping[str, Variable]) -> Scope:
         """Return a scope for another shell, with those variables set for it that may be shown."""
         inner = Scope(scope)
-        given = {name: value for name, value in own.items() if is_shown(name)}
+        given = {name: value for name, value in own.items() if is_shown(name) or value is None}
         inner.variables.update(given)
-        self.session.exported |= given.keys()
+        self.session.exported |= {name for name, value in given.items() if value is not None}
         return inner
 
     def _with_program_file(
@@ -358,15 +381,16 @@ class SimpleCommands:
         """Collect a command if it is one of those looked for; note one that begins with an option."""
         words = tuple(map(argument, fields))
         if self.is_launch(words):
+            given = {
+                key: own.get(key, scope.get(key)) for key in {*self.exported, *self.session.exported, *own}
+            }
             environment = {
-                key: argument(value)
-                for key in sorted(self.exported)
-                if (value := first_value(own.get(key) or scope.get(key)))
+                key: argument(value) for key in sorted(self.exported) if (value := first_value(given[key]))
             }
             folder = first_value(scope.get(FOLDER))
             known = (known_text(folder) or "") if folder else ""
             names = self.session.exported | own.keys()
-            seen = {key: value for key in names if (value := first_value(own.get(key) or scope.get(key)))}
+            seen = {key: value for key in names if (value := first_value(given[key]))}
             if len(self.launched) >= MAX_LAUNCHES:
                 raise TooLongError(f"more than {MAX_LAUNCHES:,} commands that may start a training")
             self.launched.append(LaunchCommand(words, environment, words[0].at, known, seen, scope.may_set))

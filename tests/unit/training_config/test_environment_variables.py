@@ -44,6 +44,20 @@ def variables(folder: Path, text: str, name: str = "run.sh", **beside: str) -> d
         (f"NCCL_P2P_DISABLE=1\n{COMMAND}\n", Absent()),  # a variable of the shell alone
         (f"export NCCL_P2P_DISABLE=1\nunset NCCL_P2P_DISABLE\n{COMMAND}\n", Absent()),
         (f"{COMMAND}\n", Absent()),
+        (f"export NCCL_P2P_DISABLE=1\nenv -u NCCL_P2P_DISABLE {COMMAND}\n", Absent()),
+        (f"export NCCL_P2P_DISABLE=1\nenv --unset=NCCL_P2P_DISABLE {COMMAND}\n", Absent()),
+        (f"export NCCL_P2P_DISABLE=1\nenv -i PATH=$PATH {COMMAND}\n", Absent()),
+        (f"export NCCL_P2P_DISABLE=1\nenv -i bash -c '{COMMAND}'\n", Absent()),
+        (f"export NCCL_P2P_DISABLE=1\nenv -i NCCL_P2P_DISABLE=0 {COMMAND}\n", Known("0")),
+        (f"export NCCL_P2P_DISABLE=1\nenv -u OTHER {COMMAND}\n", Known("1")),
+        (f"export NCCL_P2P_DISABLE=1\nexport -n NCCL_P2P_DISABLE\n{COMMAND}\n", Absent()),
+        (f"export NCCL_P2P_DISABLE=1\ndeclare +x NCCL_P2P_DISABLE\n{COMMAND}\n", Absent()),
+        (f"export NCCL_P2P_DISABLE=1\nexport -n OTHER\n{COMMAND}\n", Known("1")),
+        (f"declare -x NCCL_P2P_DISABLE=1\n{COMMAND}\n", Known("1")),
+        (
+            f"export NCCL_P2P_DISABLE=1\nif a; then export -n NCCL_P2P_DISABLE; fi\n{COMMAND}\n",
+            Unknown("$NCCL_P2P_DISABLE depends on line 3"),
+        ),
     ],
 )
 def test_a_variable_that_a_script_gives_its_program_is_a_fact(
