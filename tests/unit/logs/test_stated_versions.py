@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -32,7 +33,12 @@ OF_FLASH_ATTN_28 = "flash-attn-28-torch26-abi"
             "flash-attn",
             ("2.3.4",),
         ),
-        ("I use transformers version 4.57.1, trl 0.24.0", "trl", ("0.24.0",)),
+        ("transformers version 4.57.1, trl 0.24.0", "trl", ("0.24.0",)),
+        ("Environment: Python 3.11.9, PyTorch 2.7.1, CUDA 12.8, 2x A100 80GB", "torch", ("2.7.1",)),
+        ("- transformers: 4.57.1\n- trl: 0.24.0", "trl", ("0.24.0",)),
+        ("INFO:datasets:PyTorch version 2.6.0 available.", "torch", ("2.6.0",)),
+        ("(llm) me@node7:~/run$ pip install -U trl==0.9.6 peft --no-deps", "trl", ("0.9.6",)),
+        ("It fails with:\ntransformers==4.57.1", "transformers", ("4.57.1",)),
     ],
 )
 def test_versions_as_people_write_them_are_read(text: str, package: str, stated: tuple[str, ...]) -> None:
@@ -48,12 +54,40 @@ def test_versions_as_people_write_them_are_read(text: str, package: str, stated:
         "it works with torch 2.5.1",
         "since deepspeed 0.16.2",
         '  File "/opt/transformers-4.2.2/x.py", line 3, in f',
+        "I use transformers version 4.57.1 at home",
+        "It worked with transformers 4.57.1 last week",
+        "a colleague's environment (transformers 4.57.1) runs",
+        "fine on a machine with transformers==4.57.1",
+        "transformers 4.57.1 runs well",
+        "pip install transformers==4.57.1 solved it",
+        "the wheel torch-2.6.0-cp311-cp311-linux_x86_64.whl loads",
+        "之前用的 transformers 4.57.1 没有问题",
+        "It runs on another machine with\ntransformers 4.57.1",
+        "It works with these:\n- transformers==4.57.1\n- torch==2.6.0",
     ],
 )
-def test_a_sentence_about_other_releases_states_none(text: str) -> None:
+def test_a_sentence_states_none(text: str) -> None:
     written = stated_versions([text], Inventory()).written
 
     assert not {"torch", "transformers", "deepspeed"} & {*written}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "torch 1" + ".1" * 29_000 + "aZ_9z9",
+        "x" * 60_000 + " 1.1",
+        "a-" * 30_000 + "1.1",
+        "/a-1" + ".1" * 30_000 + "-cp3.whl",
+        "/a-1-cp3" * 8_000 + ".whl ",
+    ],
+)
+def test_a_long_line_is_read_in_linear_time(line: str) -> None:
+    before = time.process_time()
+
+    stated_versions([line, *(line[:4_000] for _ in range(15))], Inventory())
+
+    assert time.process_time() - before < 0.5
 
 
 def test_what_a_tool_prints_outweighs_what_is_written() -> None:
@@ -97,6 +131,35 @@ def test_a_text_of_a_later_release_is_not_told_of_an_earlier_one(tmp_path: Path)
     newer = explained("transformers==4.57.1\n" + error, tmp_path)
     assert "trainer-processing-class-too-old" not in rules_of(newer)
     assert newer.diagnosis.failed
+
+
+@pytest.mark.parametrize(
+    ("case", "error", "package", "release"),
+    [
+        (
+            "trl-trainer-tokenizer",
+            "TypeError: SFTTrainer.__init__() got an unexpected keyword argument 'tokenizer'\n",
+            "trl",
+            "0.11.4",
+        ),
+        (
+            "training-arguments-gone-5",
+            "TypeError: TrainingArguments.__init__() got an unexpected keyword argument 'no_cuda'\n",
+            "transformers",
+            "4.57.1",
+        ),
+    ],
+)
+def test_only_releases_outside_prose_hide_a_failure(
+    case: str, error: str, package: str, release: str, tmp_path: Path
+) -> None:
+    for prose in (
+        "It worked with {} {} last week.\n",
+        "A colleague's environment ({} {}) runs.\n",
+        "Fine on a machine with {} {}.\n",
+    ):
+        assert case in rules_of(explained(prose.format(package, release) + error, tmp_path))
+    assert case not in rules_of(explained(f"{package}=={release}\n{error}", tmp_path))
 
 
 def test_an_old_python_cannot_run_what_dropped_the_argument(tmp_path: Path) -> None:
