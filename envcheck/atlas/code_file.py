@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import ast
 import hashlib
-import warnings
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 
 from envcheck.atlas.code_summary import ClassCode, FileCode, FunctionCode, Parameters
 from envcheck.atlas.function_body import FunctionReader, made_class
-from envcheck.atlas.syntax import dotted
+from envcheck.atlas.syntax import dotted, parsed
 
 _FIELDS_OF_SELF = frozenset(
     {
@@ -45,11 +44,8 @@ def read_code(content: bytes, cache: MutableMapping[bytes, FileCode]) -> FileCod
 
 
 def _read(content: bytes) -> FileCode:
-    source = content.decode("utf-8", errors="replace").removeprefix("\N{BYTE ORDER MARK}")
-    try:
-        with warnings.catch_warnings(action="ignore"):
-            tree = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    tree = parsed(content)
+    if tree is None:
         return FileCode()
     functions: dict[str, tuple[FunctionCode, ...]] = {}
     classes: dict[str, tuple[ClassCode, ...]] = {}

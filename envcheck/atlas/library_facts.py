@@ -5,10 +5,11 @@ it holds a noticeable share of the code.
 """
 
 import base64
+import contextlib
 import re
 import struct
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from envcheck.core import elf
@@ -55,9 +56,19 @@ def read_library(data: bytes) -> LibraryFacts:
         gpu=elf.gpu_code_sizes(read),
         needs=None
         if symbols is None
-        else tuple(sorted(each.decode() for each in symbols if TORCH_SYMBOL.match(each))),
+        else tuple(sorted(_names_in_text(each for each in symbols if TORCH_SYMBOL.match(each)))),
         defines=_packed(elf.Exports(read, library).hashes()) if of_torch else "",
     )
+
+
+def _names_in_text(symbols: Iterable[bytes]) -> Iterator[str]:
+    """Yield the symbols that are UTF-8, as compilers write them.
+
+    Any other would be looked up in torch under another name, and found missing.
+    """
+    for symbol in symbols:
+        with contextlib.suppress(UnicodeDecodeError):
+            yield symbol.decode()
 
 
 def defined_hashes(library: LibraryFacts) -> frozenset[int]:

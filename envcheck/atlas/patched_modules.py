@@ -11,7 +11,7 @@ import ast
 from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
-from envcheck.atlas.syntax import dotted
+from envcheck.atlas.syntax import dotted, parsed
 
 _SETS = b"setattr("
 
@@ -34,9 +34,8 @@ def patched_names(content: bytes, module: str, tops: Collection[str]) -> Iterato
     """
     if _SETS not in content:
         return
-    try:
-        tree = ast.parse(content)
-    except (SyntaxError, ValueError):
+    tree = parsed(content)
+    if tree is None:
         return
     paths = dict(_imported(tree, module))
     texts = frozenset(_texts(tree))

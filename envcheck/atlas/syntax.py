@@ -5,12 +5,23 @@ from __future__ import annotations
 import ast
 import builtins
 import re
+import warnings
 from collections.abc import Iterable, Sequence
 
 ErrorType = type[Exception]
 
 _CLASS_NAME = re.compile(r"_*[A-Z]\w*[a-z]\w*")
 """The name of one class; a tuple of classes is named in capitals alone, or begins with a small letter."""
+
+
+def parsed(content: bytes) -> ast.Module | None:
+    """Return the statements of a file; None if Python cannot parse it, or only with more memory."""
+    source = content.decode("utf-8", errors="replace").removeprefix("\N{BYTE ORDER MARK}")
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            return ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
 
 
 def dotted(node: ast.AST) -> str | None:

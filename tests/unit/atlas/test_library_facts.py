@@ -82,6 +82,21 @@ def test_the_newest_glibc_that_a_library_imports(tmp_path: Path) -> None:
     assert version.startswith("2.")
 
 
+def test_a_symbol_that_is_no_text_is_left_out(tmp_path: Path) -> None:
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("needs a C compiler")
+    source, target = tmp_path / "a.c", tmp_path / "a.so"
+    source.write_text(
+        "void _ZN3c104goodEv(void);\nvoid _ZN3c105wrongEv(void);\n"
+        "void both(void) { _ZN3c104goodEv(); _ZN3c105wrongEv(); }\n"
+    )
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", str(target), str(source)], check=True, timeout=60)
+    data = target.read_bytes()
+    assert read_library(data).needs == ("_ZN3c104goodEv", "_ZN3c105wrongEv")
+    assert read_library(data.replace(b"5wrong", b"5wr\xffng")).needs == ("_ZN3c104goodEv",)
+
+
 def test_the_facts_of_libraries_become_build_facts() -> None:
     vllm = release("vllm", "0.11.0", ("torch==2.8.0",), {"vllm/_C.abi3.so": b""}, tag=LINUX)
     read = LibraryFacts(glibc="2.17", gpu={"sm_80": 100, "sm_52": 0})

@@ -279,6 +279,7 @@ def test_a_name_that_another_file_of_the_package_may_put_into_a_module_is_unknow
 
 def test_a_relative_import_and_a_file_that_is_no_python_are_read_too() -> None:
     patching = "from . import plugins\nsetattr(plugins, 'Old', 1)\n"
-    files = {"x/": patching, "x.plugins": "", "x.broken": "setattr(plugins, 'Older', 1"}
+    deep = f"setattr(plugins, 'Deep', 1)\ntotal = {'1+' * 20_000}1\n"
+    files = {"x/": patching, "x.plugins": "", "x.broken": "setattr(plugins, 'Older', 1", "x.deep": deep}
     assert offers("x", files).name("x.plugins", "Old") is UNKNOWN
     assert offers("x", files).name("x.plugins", "Older") is NO
