@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import NamedTuple
 
+from envcheck.core.patterns import pattern
+
 Read = Callable[[int, int], bytes]
 """Takes an offset and a length, and returns these bytes: fewer at the end of the file, none beyond it."""
 
@@ -40,6 +42,11 @@ _GNU_HASH = 0x6FFFFEF5
 _GLOBAL = 1
 _SYMBOL_SIZE = 24
 _NESTED, _NUMBER = re.compile(r"_Z(?:T[ITVS]|GV)?N[KVRO]*"), re.compile(r"[1-9][0-9]{0,3}")
+_MANGLED = pattern(
+    r"T[VTIS]|Ss|[CD][0-5]|S[0-9A-Z]{0,8}_|[AT][0-9]{0,8}_|L[a-z]n?[0-9]{1,20}E|(?P<length>[1-9][0-9]{0,3})|."
+)
+"""A part of a mangled name: a substitution, a literal, the length of the name that follows, or a letter."""
+
 _SEGMENT, _SECTION = "<IIQQQQQQ", "<IIQQQQIIQQ"
 
 
@@ -289,6 +296,37 @@ def demangle(symbol: str) -> str:
     if len(names) > 1 and symbol[at : at + 1] in ("C", "D"):
         names.append(f"{'~' if symbol[at] == 'D' else ''}{names[-1]}")
     return "::".join(names) if len(names) > 1 else symbol
+
+
+def describe_symbol(symbol: str) -> str:
+    """Return a symbol as `demangle` spells it, with the C++ ABI of its strings if the name shows it.
+
+    Two symbols that differ in this alone are spelled alike: an extension that was compiled with the old ABI
+    needs the one, and a torch of the new ABI defines the other.
+    """
+    abi = cxx_abi(symbol)
+    return f"{demangle(symbol)} ({abi} C++ ABI)" if abi else demangle(symbol)
+
+
+def cxx_abi(symbol: str) -> str:
+    """Return `new` or `old`, the ABI of libstdc++ that a mangled name shows; empty if it shows neither.
+
+    The new one has std::string in the namespace `__cxx11`, or a tag `[abi:cxx11]` behind the name. The old
+    one has the abbreviation `Ss`, which stands for std::string outside that namespace.
+    """
+    if not symbol.startswith("_Z"):
+        return ""
+    at = 2
+    while token := _MANGLED.match(symbol, at):
+        at = token.end()
+        if token["length"]:
+            name = symbol[at : at + int(token["length"])]
+            if name in ("__cxx11", "cxx11"):
+                return "new"
+            at += len(name)
+        elif token[0] == "Ss":
+            return "old"
+    return ""
 
 
 def _exactly(read: Read, at: int, length: int) -> bytes:

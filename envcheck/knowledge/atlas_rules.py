@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
+from envcheck.core.elf import demangle, describe_symbol
 from envcheck.core.facts import Kind, package_key
 from envcheck.core.rules import (
     ABSENT,
@@ -281,7 +282,10 @@ def _failure(first: AtlasRow, package: str, partner: str, more: str) -> str:
     if first.kind == "guard" and first.needs == first.partner:  # its code lists the versions one by one
         return f"{package} refuses {partner}{more}"
     template = _FAILURES.get(first.kind, _FAILURES["name"])
-    return template.format(package=package, partner=partner, needs=f"{first.needs}{more}")
+    needs = first.needs
+    if first.kind == "symbol" and demangle(needs) != needs:  # others of this name may be there
+        template, needs = f"{template} in this form", describe_symbol(needs)
+    return template.format(package=package, partner=partner, needs=f"{needs}{more}")
 
 
 def who_has_it(row: AtlasRow, atlas: Atlas) -> str:

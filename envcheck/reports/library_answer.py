@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from envcheck.core.elf import demangle
+from envcheck.core.elf import describe_symbol
 from envcheck.core.facts import Inventory, package_key
 from envcheck.knowledge.given import ClassWith, PassedKeyword, SetAttribute
 from envcheck.knowledge.members import Membership
@@ -194,7 +194,7 @@ def _keyword_lines(library: LibraryAnswer) -> Iterator[str]:
     if library.defined:
         yield f"    advice  {_advice_on_copies(library.defined[0].package)}"
     for has in library.symbols:
-        yield f"    has it  {has.package} {has.releases} (wheels): {demangle(has.owner)}"
+        yield f"    has it  {has.package} {has.releases} (wheels): {describe_symbol(has.owner)}"
     for has in library.refused[:_FEW]:
         yield f"    takes   none of {has.package} {has.releases}: {has.owner}{has.has}"
     if library.refused:

@@ -1161,6 +1161,11 @@ def test_which_auto_class_loads_a_model_follows_from_its_configuration(
             "torch 2.1.0 to 2.2.2 (wheels): c10::cuda::SetDevice",
         ),
         ("ours.so", "torch_from_blob", "torch from 2.11.0 on (wheels): torch_from_blob"),
+        (
+            "flash_attn_2_cuda.so",
+            "_ZN3c105ErrorC2ENS_14SourceLocationESs",
+            "torch up to 2.6.0 (wheels): c10::Error::Error (old C++ ABI)",
+        ),
         ("ours.so", "_ZN3c104nameEv", ""),
     ],
 )

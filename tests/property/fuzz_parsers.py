@@ -66,7 +66,7 @@ def _elf() -> Callable[[bytes], None]:
             exports = elf.Exports(read, library)
             for symbol in (elf.undefined_symbols(read, library) or ())[:50]:
                 exports.define(symbol, elf.gnu_hash(symbol))
-                elf.demangle(symbol.decode("utf-8", "replace"))
+                elf.describe_symbol(symbol.decode("utf-8", "replace"))
 
     return check
 

@@ -277,3 +277,29 @@ def test_the_searches_get_all_releases_of_two_packages_as_one_rule(atlas: Atlas)
 
     assert [rule.id for rule in rules] == ["atlas:peft:transformers"]
     assert len(rules[0].when) == 2
+
+
+@pytest.mark.parametrize(
+    ("symbol", "said"),
+    [
+        (
+            "_ZNK3c106SymInt6sym_neERKS0_",
+            "the symbol c10::SymInt::sym_ne, which torch 2.9.0 does not define in this form",
+        ),
+        (
+            "_ZN3c105ErrorC2ENS_14SourceLocationESs",
+            "the symbol c10::Error::Error (old C++ ABI), which torch 2.9.0 does not define in this form",
+        ),
+        ("aoti_torch_new", "the symbol aoti_torch_new, which torch 2.9.0 does not define"),
+    ],
+)
+def test_a_title_spells_a_symbol_as_in_source_code(symbol: str, said: str) -> None:
+    gaps = f'["import peft"]\ntorch = [["symbol", "{symbol}", "0.17.1", "2.9.0", "peft/_C.so"]]\n'
+    releases = {"peft": ("0.17.1",), "torch": ("2.8.0", "2.9.0")}
+    atlas = read_atlas({"packages.toml": "", "gaps/peft.toml": f"read = 2026-11-22\n{gaps}"}, releases)
+
+    (rule,) = rules_here(atlas, {"peft": "0.17.1", "torch": "2.9.0"})
+
+    assert rule.title == f"`import peft` fails: peft 0.17.1 needs {said}"
+    assert rule.why.startswith(f"{symbol}: in torch 2.8.0; ")
+    assert rule.id == "atlas:peft:torch"

@@ -415,6 +415,26 @@ def test_symbols_are_spelled_as_their_source_has_them(symbol: str, name: str) ->
     assert elf.demangle(symbol) == name
 
 
+@pytest.mark.parametrize(
+    ("symbol", "described"),
+    [
+        ("_ZN3c105ErrorC2ENS_14SourceLocationESs", "c10::Error::Error (old C++ ABI)"),
+        (
+            "_ZN3c105ErrorC2ENS_14SourceLocationENSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE",
+            "c10::Error::Error (new C++ ABI)",
+        ),
+        ("_ZNK3c106IValue11toStringRefB5cxx11Ev", "c10::IValue::toStringRef (new C++ ABI)"),
+        ("_ZN3c106IValueC2ESs", "c10::IValue::IValue (old C++ ABI)"),
+        ("_ZN3c104cuda9SetDeviceEi", "c10::cuda::SetDevice"),
+        ("_ZN3c108ClassSsxEi", "c10::ClassSsx"),
+        ("_ZTSs", "_ZTSs"),
+        ("torch_Ss__cxx11", "torch_Ss__cxx11"),
+    ],
+)
+def test_the_cxx_abi_of_a_symbol_is_named_where_its_name_shows_it(symbol: str, described: str) -> None:
+    assert elf.describe_symbol(symbol) == described
+
+
 # --- broken files -------------------------------------------------------------------------------------
 
 
