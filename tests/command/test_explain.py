@@ -1555,3 +1555,31 @@ def test_a_copy_of_a_library_in_a_project_is_not_the_users_own_code(tmp_path: Pa
 
     assert "a line of your own code" not in copied.out
     assert "a line of your own code" in own.out
+
+
+@pytest.mark.parametrize(
+    ("message", "means", "advice"),
+    [
+        (
+            "Using `bitsandbytes` 4-bit quantization requires bitsandbytes: `pip install -U bitsandbytes`",
+            "bitsandbytes 0.44.1 is installed in the judged environment, but the program cannot use it",
+            "Without a GPU that torch sees, transformers counts flash-attn",
+        ),
+        (
+            "Please `pip install peft` and `pip install trl` to use this",
+            "peft 0.19.0, trl 0.24.0 are installed in the judged environment, but the program cannot use them",
+            "Print sys.executable in the run: another environment may have run. If it is this one, import",
+        ),
+    ],
+)
+def test_a_package_that_is_installed_is_not_to_be_installed_again(
+    message: str, means: str, advice: str, tmp_path: Path
+) -> None:
+    installed = {"bitsandbytes": "0.44.1", "peft": "0.19.0", "trl": "0.24.0"}
+    (tmp_path / "log").write_text(f"ImportError: {message}\n")
+    rows = (f'{name} = "{version}"\n' for name, version in installed.items())
+    (tmp_path / "facts.toml").write_text("[pkg]\n" + "".join(rows))
+
+    ran = envcheck("explain", "log", "--facts", "facts.toml", cwd=tmp_path)
+
+    assert f"    means   {means}\n    advice  {advice}" in ran.out

@@ -168,12 +168,23 @@ def _fulfilled_lines(cause: Cause, explanation: Explanation) -> Iterator[str]:
     """Yield what it means that a package is asked for which is installed."""
     message = cause.told.message if cause.told is not None else ""
     there = installed_already(message, explanation.report.inventory)
-    yield f"    means   {there}: installed in the judged environment, and missing or unusable to the program"
+    one = ", " not in there
     yield (
-        "    advice  Print sys.executable in the run: another environment may have run. If it is this one, "
-        "import the package there: what shows is the cause. Without a GPU that torch sees, transformers "
-        "counts flash-attn as missing, and older releases bitsandbytes."
+        f"    means   {there} {'is' if one else 'are'} installed in the judged environment, but the program "
+        f"cannot use {'it' if one else 'them'}"
     )
+    yield f"    advice  {_ON_HIDDEN if _NEEDS_A_GPU.search(there) else _ON_UNUSABLE}"
+
+
+_NEEDS_A_GPU = re.compile(r"\b(?:flash-attn|bitsandbytes) ")
+_ON_HIDDEN = (
+    "Without a GPU that torch sees, transformers counts flash-attn as missing, and older releases "
+    "bitsandbytes. If torch sees one, print sys.executable: another environment may have run."
+)
+_ON_UNUSABLE = (
+    "Print sys.executable in the run: another environment may have run. If it is this one, import the "
+    "package there: the error shows the cause."
+)
 
 
 def _is_open(cause: Cause) -> bool:
