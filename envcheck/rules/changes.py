@@ -26,7 +26,7 @@ def apply_changes(read: Inventory, changes: Sequence[tuple[str, Value]], matrix:
     for key, value in changes:
         name = package_name(key)
         if name == "torch":
-            facts = _forget_unresolved(facts)
+            facts = _forget_symbols_of_torch(facts)
         if name != key:
             facts = _forget_packages(facts, read, name, matrix.moves_with.get(name, ()))
         elif key == "driver.version":
@@ -45,8 +45,11 @@ def changed_keys(before: Inventory, after: Inventory) -> Iterator[str]:
                 yield key
 
 
-def _forget_unresolved(facts: Facts) -> Facts:
-    """Forget which symbols compiled packages miss in the installed torch, because another torch differs."""
+def _forget_symbols_of_torch(facts: Facts) -> Facts:
+    """Forget what was read of compiled packages beside torch: the symbols it lacks, or that it lacks none.
+
+    Another torch defines other symbols.
+    """
     unread = Unknown("read beside another torch", asked=False)
     return {
         key: Fact(key, unread) if key.endswith(RESOLVED_SUFFIXES) else fact for key, fact in facts.items()
