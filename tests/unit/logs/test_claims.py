@@ -926,7 +926,7 @@ def test_what_is_installed_is_not_advised_again(explained: Explain) -> None:
     assert cause_of(explained(refused)).kind != "open"
     found = explained(refused, bitsandbytes="0.46.0")
     assert cause_of(found).kind == "open"
-    assert "bitsandbytes 0.46.0: installed" in answer(found)
+    assert "bitsandbytes 0.46.0 is installed" in answer(found)
     assert "Install the named package" not in answer(found)
 
     assert "install flash-attn into" in answer(explained(absent))
