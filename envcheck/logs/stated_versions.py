@@ -40,7 +40,7 @@ _NOT_PROSE = re.compile(
     r"(?i)environment|env|versions?|packages?|dependencies|librar(?:y|ies)|software|system|info|platform|setup"
     r"|installed|available|warning|debug|using|and|gpus?|nvidia|driver|os|linux|windows|macos|ubuntu|debian"
     r"|pip3?|python3?|uv|conda|mamba|poetry|install|add|sudo|base|venv"
-    r"|installing|collecting|downloading|processing|cached|https?|[kmg]b|eta"
+    r"|installing|successfully|collecting|downloading|processing|cached|https?|[kmg]b|eta|tar\.gz"
     r"|torch|torchvision|torchaudio|transformers|trl|peft|accelerate|datasets|deepspeed|bitsandbytes|unsloth"
     r"|xformers|flash[-_]attn|vllm|triton|numpy|tokenizers|safetensors|huggingface[-_]hub|wandb|sentencepiece"
 )

@@ -38,6 +38,8 @@ OF_FLASH_ATTN_28 = "flash-attn-28-torch26-abi"
         ("- transformers: 4.57.1\n- trl: 0.24.0", "trl", ("0.24.0",)),
         ("INFO:datasets:PyTorch version 2.6.0 available.", "torch", ("2.6.0",)),
         ("(llm) me@node7:~/run$ pip install -U trl==0.9.6 peft --no-deps", "trl", ("0.9.6",)),
+        ("  Using cached flash_attn-2.8.3.tar.gz (8.4 MB)", "flash-attn", ("2.8.3",)),
+        ("Successfully installed flash_attn-2.8.3", "flash-attn", ("2.8.3",)),
         ("It fails with:\ntransformers==4.57.1", "transformers", ("4.57.1",)),
     ],
 )
