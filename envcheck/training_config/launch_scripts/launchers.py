@@ -67,7 +67,10 @@ _OF_TRAINERS = frozenset({
 })  # fmt: skip
 _OF_TRAININGS = (_OF_TRAINERS - {"model_name_or_path"}) | {
     "lr", "epochs", "num_epochs", "max_steps", "do_train", "deepspeed_config", "zero_stage",
+    "deepspeed", "fsdp", "gradient_checkpointing", "optim",
 }  # fmt: skip
+"""Options that only a training has: `bf16` and `fp16` are those of an evaluation or a server, too."""
+
 _ENOUGH = 3  # of these arguments show that a command trains
 _SUBCOMMANDS = frozenset({
     "train", "sft", "dpo", "grpo", "rl", "finetune", "fine-tune", "pretrain", "fit", "tune",

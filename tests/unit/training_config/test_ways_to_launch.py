@@ -439,3 +439,29 @@ def test_a_command_that_the_project_installs_is_its_module(
             facts(tmp_path, files)
     else:
         assert facts(tmp_path, files)["precision"] == precision
+
+
+BENCHMARKS = {"bench.sh": "#!/bin/bash\ndeepspeed benchmark.py {}\n", "ds.json": FILES["ds.json"]}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "stated"),
+    [
+        ("--deepspeed ds.json --bf16 --gradient_checkpointing", ("zero_stage", 3)),
+        ("--fsdp full_shard", ("parallel", "fsdp1")),
+        ("--optim adamw_torch", ("optimizer", "adamw_torch")),
+        ("--gradient_checkpointing", ("gradient_checkpointing", True)),
+        ("--bf16 --batch_size 4", None),  # so does an evaluation or a server
+        ("--fp16", None),
+        ("--model m", None),
+    ],
+)
+def test_an_option_of_a_training_shows_that_an_absent_program_trains(
+    tmp_path: Path, arguments: str, stated: tuple[str, object] | None
+) -> None:
+    files = {name: text.replace("{}", arguments) for name, text in BENCHMARKS.items()}
+    if stated is not None:
+        assert stated in facts(tmp_path, files).items()
+    else:
+        with pytest.raises(InputError, match="nothing starts a training"):
+            facts(tmp_path, files)
