@@ -29,6 +29,14 @@ _NAMES = frozenset(
         "_CHECK_PEFT",  # diffusers compares PEFT's version unless it is off
     )
 )
+READ_BY_RULES = _NAMES | frozenset(
+    (
+        "ACCELERATE_BYPASS_DEVICE_MAP", "CUDA_DEVICE_ORDER", "DS_ACCELERATOR", "DS_SKIP_CUDA_CHECK",
+        "NCCL_IB_DISABLE", "NCCL_P2P_DISABLE", "NCCL_SOCKET_IFNAME", "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD",
+    )
+)  # fmt: skip
+"""Variables on the allow-list that may decide a rule; those that select GPUs are left out."""
+
 _SECRET_WORDS = ("TOKEN", "SECRET", "PASSW", "CREDENTIAL", "AUTH", "API_KEY", "ACCESS_KEY", "PRIVATE")
 _LONGEST_VALUE = 2000
 

@@ -44,7 +44,8 @@ class Session:
 
     `assumed` has the variables that were assumed to be unset outside the script, and "@" for its arguments.
     `roots` has those that were assumed to name the folder of the project. `passed_over` are the ways in which
-    a branch ends that is not assumed to be taken. `exported` has the variables that programs see.
+    a branch ends that is not assumed to be taken. `exported` has the variables that programs see, and
+    `may_export` says what may give them any other, if something may.
     """
 
     def __init__(self, lines: SourceLines, script: Script, beside: Beside = nothing_beside) -> None:
@@ -54,6 +55,7 @@ class Session:
         self.assumed: set[str] = set()
         self.roots: set[str] = set()
         self.exported: set[str] = set()
+        self.may_export = ""
         self.passed_over: tuple[str, ...] = ("exit",)
         self.documents: tuple[Word, ...] = script.documents
         self._lines = lines

@@ -104,6 +104,7 @@ class LaunchCommand(NamedTuple):
     folder: str = ""  # the current folder of the command, if the script has changed it
     exported: Mapping[str, Value] = MappingProxyType({})  # all variables that the script gives the program
     may_set: str = ""  # what may set any other variable
+    may_export: str = ""  # what may give the program any other variable
 
 
 class NodeFollower(Protocol):
@@ -227,7 +228,7 @@ class SimpleCommands:
             if found:
                 self._assign(word, found, scope)
             elif not word.bare:
-                self._declare_printed(word, scope)
+                self._declare_printed(word, scope, exports=exports)
             name = found.group(1) if found else word.bare
             if keeps_back and scope.outer is None:
                 self.session.exported.discard(name)
@@ -238,7 +239,7 @@ class SimpleCommands:
                 self.session.exported.add(name)
         return Tri.YES
 
-    def _declare_printed(self, word: Word, scope: Scope) -> None:
+    def _declare_printed(self, word: Word, scope: Scope, *, exports: bool) -> None:
         """Follow `export $(cat FILE)`: each word is an assignment; unknown ones may set any variable."""
         for field in self.expander.fields((word,), scope):
             text = spelled(field)
@@ -250,6 +251,7 @@ class SimpleCommands:
             elif any(fragment.why for fragment in field):
                 by = f"may be set by {shortened(text)} of line {self.session.line(word.at)}"
                 self.session.spend(scope.set_elsewhere(by, word.at))
+                self.session.may_export = by if exports else self.session.may_export
 
     # --- starting a program -------------------------------------------------------------------------
 
@@ -393,7 +395,8 @@ class SimpleCommands:
             seen = {key: value for key in names if (value := first_value(given[key]))}
             if len(self.launched) >= MAX_LAUNCHES:
                 raise TooLongError(f"more than {MAX_LAUNCHES:,} commands that may start a training")
-            self.launched.append(LaunchCommand(words, environment, words[0].at, known, seen, scope.may_set))
+            others = scope.may_set, self.session.may_export
+            self.launched.append(LaunchCommand(words, environment, words[0].at, known, seen, *others))
         elif name.startswith("--"):
             note = f"{name} begins a new command here: the previous command ended before it"
             self.notes.append((fields[0][0].at, note))

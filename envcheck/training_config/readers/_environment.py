@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from envcheck.core.environment_variables import variables
+from envcheck.core.environment_variables import READ_BY_RULES, variables
 from envcheck.core.facts import Fact, Unknown
 from envcheck.training_config.launch_scripts.values import Value, spelled
 from envcheck.training_config.source_lines import SourceLines
@@ -19,8 +19,15 @@ _SELECTS_GPUS = frozenset(
 """Variables that the facts on GPUs were read with; a fact on the variable alone would contradict these."""
 
 
-def given_variables(exported: Mapping[str, Value], lines: SourceLines) -> Iterator[Fact]:
-    """Yield the variables that a launch script gives a program, each with its line."""
+def given_variables(
+    exported: Mapping[str, Value], lines: SourceLines, may_export: str = ""
+) -> Iterator[Fact]:
+    """Yield the variables that a launch script gives a program, each with its line.
+
+    If `may_export` says what may give it any other variable, those that rules read are unknown.
+    """
+    for name in sorted(READ_BY_RULES - exported.keys() - _SELECTS_GPUS) if may_export else ():
+        yield from variables({name: Unknown(f"${name} {may_export}")}, lines.file)
     for name, value in exported.items():
         if name in _SELECTS_GPUS or not value:
             continue

@@ -295,7 +295,7 @@ class _LaunchDocuments:
         processes = process_count(self.line, by_name, self.command.environment, place)
         started_by = launcher(self.line, self.command.environment, place)
         by_launcher = (started_by, *((processes,) if processes else ()))
-        given = tuple(given_variables(self.command.exported, self.lines))
+        given = tuple(given_variables(self.command.exported, self.lines, self.command.may_export))
         found.append(self._document(by_launcher, (), LAUNCHER)._replace(environment=given))
         if self.line.launcher == "accelerate":
             found.append(self._document(tuple(launcher_settings), ("accelerate",), "accelerate", written))

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from envcheck.commands import loading
 from envcheck.commands.training_files import configured
+from envcheck.core.environment_variables import READ_BY_RULES, is_shown
 from envcheck.core.errors import InputError
 from envcheck.core.facts import Absent, Fact, Known, Reading, Unknown
 from tests.support.running import envcheck
 
+ROOT = Path(__file__).resolve().parents[3]
 SHARED = loading.source_tree()["tables"]["argument"]
 COMMAND = "torchrun --nproc_per_node 2 train.py --bf16 true --output_dir o --model_name_or_path m"
 PROGRAM = (
@@ -65,6 +68,31 @@ def test_a_variable_that_a_script_gives_its_program_is_a_fact(
 ) -> None:
     found = variables(tmp_path, f"#!/bin/bash\n{script}", inner=f"{COMMAND}\n").get("env.NCCL_P2P_DISABLE")
     assert (found.reading if found else Absent()) == reading
+
+
+def test_the_words_of_a_file_that_are_exported_may_be_any_variable(tmp_path: Path) -> None:
+    script = (
+        "#!/bin/bash\nexport HF_HUB_OFFLINE=1\nexport $(cat vars.env | xargs)\nexport DS_ACCELERATOR=cuda\n"
+    )
+    found = variables(tmp_path, f"{script}{COMMAND}\n")
+    assert isinstance(found["env.NCCL_P2P_DISABLE"].reading, Unknown)
+    assert isinstance(found["env.HF_HUB_OFFLINE"].reading, Unknown)  # set again, perhaps
+    assert found["env.DS_ACCELERATOR"].value == "cuda"
+    assert "env.CUDA_VISIBLE_DEVICES" not in found
+    known = variables(tmp_path, f"#!/bin/bash\nexport $(echo NCCL_P2P_DISABLE=1)\n{COMMAND}\n")
+    assert {key: fact.value for key, fact in known.items()} == {"env.NCCL_P2P_DISABLE": "1"}
+
+
+def test_every_variable_that_a_rule_reads_is_listed() -> None:
+    read = {
+        name
+        for path in (ROOT / "compat" / "rules").rglob("*.toml")
+        for name in re.findall(r"\benv\.([A-Z_][A-Z0-9_]+)", path.read_text())
+    }
+    assert "NCCL_P2P_DISABLE" in read
+    assert {name for name in read if is_shown(name)} - READ_BY_RULES == {
+        "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES",
+    }  # fmt: skip
 
 
 def test_the_line_of_the_script_is_its_source(tmp_path: Path) -> None:
