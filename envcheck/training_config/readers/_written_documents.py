@@ -42,10 +42,11 @@ def parsed(written: Value, lines: SourceLines) -> Document | None:
         each.name: each._replace(value=Unknown(why)) if _MARKER in str(each.value) else each
         for each in document.settings
     }
-    incomplete = ""
+    incomplete, opened = "", False
     for fragment in written:
-        if fragment.edit is not None:
+        if fragment.edit is not None and not (opened and _adds_any(fragment.edit)):
             _change(settings, fragment.edit, lines.place(fragment.at, fragment.at + 1))
+            opened = bool(_adds_any(fragment.edit))  # every value is unknown: the same again changes nothing
             incomplete = incomplete or _adds_any(fragment.edit)
     return document._replace(settings=tuple(settings.values()), incomplete=incomplete)
 

@@ -184,3 +184,13 @@ def test_the_reason_for_a_section_that_is_not_known(
     unknown = found["train.parallel"]
     assert isinstance(unknown, Unknown)
     assert unknown.why.replace(f"{tmp_path}/", "") == reason
+
+
+def test_many_unknown_edits_of_a_long_file_take_no_time(tmp_path: Path) -> None:
+    long = "zero_optimization: {stage: 3}\n" + "".join(f"a{number}: 1\n" for number in range(5_000))
+    edits = "yq -i '. as $q | $q' run.yaml\n" * 1_500
+    text = f"cat > run.yaml <<EOF\n{long}EOF\n{edits}{LAUNCH.replace('run.json', 'run.yaml')}\n"
+    start = time.process_time()
+    found, _ = read(tmp_path, {"run.sh": text})
+    assert time.process_time() - start < 5
+    assert found["zero_stage"] == UNKNOWN
