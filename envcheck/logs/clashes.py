@@ -42,7 +42,7 @@ def clashing_requirements(text: str) -> tuple[str, ...]:
 
 
 def absent_releases(text: str) -> tuple[str, ...]:
-    """Return what an installer found no release or no wheel of, each once: `torch==2.6.0+cpu`."""
+    """Return what an installer found no release or no wheel of, each once: `torch==2.6.0+cu124`."""
     found = (next(filter(None, match.groups())) for match in _ABSENT.finditer(_joined(text)))
     return tuple(dict.fromkeys(map(_stripped, found)))
 

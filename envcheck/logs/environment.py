@@ -181,7 +181,7 @@ def _listed_packages(row: Mapping[str, Any], text: str) -> Iterator[tuple[str, s
 
 
 class _RequirementLines:
-    """Where the lines of a text show that they belong to a requirements file, and where such a file ends.
+    """Say where lines of a text show that they belong to a requirements file, and where such a file ends.
 
     Each line is compared once, however many lists the text has; of a text without a list, none is.
     """

@@ -1,4 +1,4 @@
-"""The releases that a log states outside prose, which count against a known failure, never for one. Pure.
+"""Read the releases that a log states outside prose: they count against a known failure, never for one. Pure.
 
 `logs/environment.py` reads what known tools print and takes it for facts. People write more: `torch==2.1.0`,
 a list of versions, the file name of a wheel. That may be wrong for the environment that failed, so it proves
@@ -62,7 +62,7 @@ Versions = Mapping[str, tuple[str, ...]]
 
 
 class StatedVersions(NamedTuple):
-    """The versions that a log states: those that people write, and those that known tools print.
+    """Hold the versions that a log states: those that people write, and those that known tools print.
 
     What is printed of a package takes the place of what is written of it.
     """

@@ -98,7 +98,7 @@ def _entry(
 
 
 class _Needs(NamedTuple):
-    """What a rule's answer can depend on: settings (target, gpu, driver, python) and packages.
+    """Hold what a rule's answer can depend on: settings (target, gpu, driver, python) and packages.
 
     `required` are the packages that must be chosen before the rule can be broken. `defaults` are those that
     may give one of `keys`; the others would be decided in vain for each choice.

@@ -91,8 +91,7 @@ class StateJudge:
 
     def _index_requirements(self) -> None:
         """Find the requirements unmet at the start, and the packages that require each package."""
-        self.unmet_at_start = check_requirements(self.start).unmet
-        """The requirements that are unmet before any change."""
+        self.unmet_at_start = check_requirements(self.start).unmet  # before any change
         self._requirers: dict[str, set[str]] = {}
         for requirement in installed_requirements(self.start):
             self._requirers.setdefault(requirement.requires, set()).add(requirement.package)
