@@ -85,10 +85,11 @@ def read(text: str, file: str, beside: Beside | None = None) -> tuple[Document, 
 
 def _readers_of(text: str, file: str) -> tuple[ConfigReader, ...]:
     """Return the readers that are offered a text, by the end of its file's name."""
+    if file.endswith(_SHELL) and not _OPTIONS.match(text):  # also one that only starts another
+        from envcheck.training_config.readers import launch  # the others need not be imported
+
+        return (launch.READER._replace(recognises=lambda _: True),)
     readers = every_reader()
     if file.endswith(_YAML) and _BRACE.match(text):  # YAML in braces, which need not be JSON
         return tuple(reader for reader in readers if reader.name == "YAML")
-    if file.endswith(_SHELL) and not _OPTIONS.match(text):  # also one that only starts another
-        scripts = (reader for reader in readers if reader.name == "a launch script")
-        return tuple(reader._replace(recognises=lambda _: True) for reader in scripts)
     return readers

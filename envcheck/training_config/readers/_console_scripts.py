@@ -6,19 +6,17 @@ They are read from `pyproject.toml` (the standard's table and Poetry's), `setup.
 
 from __future__ import annotations
 
-import ast
-import configparser
-import re
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Any, NamedTuple
 
 from envcheck.core.errors import InputError
 from envcheck.core.parsing import parse_toml
+from envcheck.core.patterns import pattern
 from envcheck.training_config.readers import Beside
 
 _LARGEST = 1 << 16  # characters of a file
-_ENTRY = re.compile(r"([\w.-]+)\s*=\s*([A-Za-z_][\w.]*)\s*:\s*([A-Za-z_][\w.]*)(?:\s*\[.*\])?")
+_ENTRY = pattern(r"([\w.-]+)\s*=\s*([A-Za-z_][\w.]*)\s*:\s*([A-Za-z_][\w.]*)(?:\s*\[.*\])?")
 
 
 class EntryPoint(NamedTuple):
@@ -78,6 +76,8 @@ def _of_pyproject(text: str) -> Iterator[str]:
 
 def _of_setup_cfg(text: str) -> Iterator[str]:
     """Yield the entries of `console_scripts`."""
+    import configparser  # few projects still have such a file
+
     parser = configparser.ConfigParser(interpolation=None)
     try:
         parser.read_string(text)
@@ -88,6 +88,8 @@ def _of_setup_cfg(text: str) -> Iterator[str]:
 
 def _of_setup(text: str) -> Iterator[str]:
     """Yield the entries of `console_scripts` in a literal dictionary or text of `setup.py`."""
+    import ast
+
     from envcheck.training_config.programs.modules import parse
 
     tree = parse(text)

@@ -15,34 +15,37 @@ from envcheck.training_config.readers import Beside, ConfigReader
 if TYPE_CHECKING:
     from envcheck.training_config.readers import _shell_lines
 
-_KUBERNETES = (re.compile(r"^apiVersion:", re.MULTILINE), re.compile(r"^kind:", re.MULTILINE))
+_KUBERNETES = (pattern(r"^apiVersion:", re.MULTILINE), pattern(r"^kind:", re.MULTILINE))
 _RUN = pattern(r"^run:[ \t]*(?:[|>][+-]?[ \t]*(?:#.*)?$|\S)", re.MULTILINE)
 _TASK = pattern(r"^(?:resources|setup|num_nodes|workdir|file_mounts|envs):", re.MULTILINE)
 _SEPARATOR = pattern(r"^---[ \t\r]*$", re.MULTILINE)
 _DSTACK = (
     pattern(r"^type:[ \t]*(?:task|dev-environment|service)\b", re.MULTILINE),
-    re.compile(r"^commands:", re.MULTILINE),
+    pattern(r"^commands:", re.MULTILINE),
 )
 _ENTRYPOINT = pattern(r"^entrypoint:[ \t]*\S", re.MULTILINE)
 _AZURE = (
     pattern(r"^\$schema:.*azureml", re.MULTILINE),
-    re.compile(r"^(?:command:|jobs:)", re.MULTILINE),
+    pattern(r"^(?:command:|jobs:)", re.MULTILINE),
 )
 _AMLT = (
-    re.compile(r"^jobs:", re.MULTILINE),
-    re.compile(r"^[ \t]+(?:- )?command:", re.MULTILINE),
-    re.compile(r"^(?:target|environment|code|description):", re.MULTILINE),
+    pattern(r"^jobs:", re.MULTILINE),
+    pattern(r"^[ \t]+(?:- )?command:", re.MULTILINE),
+    pattern(r"^(?:target|environment|code|description):", re.MULTILINE),
 )
-_WORKFLOW = (re.compile(r"^jobs:", re.MULTILINE), re.compile(r"^[ \t]+(?:- )?run:[ \t]*\S", re.MULTILINE))
+_WORKFLOW = (pattern(r"^jobs:", re.MULTILINE), pattern(r"^[ \t]+(?:- )?run:[ \t]*\S", re.MULTILINE))
 _COMPOSE = (
     pattern(r"^services:", re.MULTILINE),
-    re.compile(r"^[ \t]+(?:command|entrypoint):", re.MULTILINE),
+    pattern(r"^[ \t]+(?:command|entrypoint):", re.MULTILINE),
 )
 _SWEEP = (
     pattern(r"^parameters:", re.MULTILINE),
-    re.compile(r"^method:[ \t]*(?:grid|random|bayes)\b", re.MULTILINE),
-    re.compile(r"^program:", re.MULTILINE),
+    pattern(r"^method:[ \t]*(?:grid|random|bayes)\b", re.MULTILINE),
+    pattern(r"^program:", re.MULTILINE),
 )
+_TOP_LEVEL_KEY = pattern(r"^[A-Za-z$]\w*:", re.MULTILINE)
+"""What each of the forms above has; programs, scripts and JSON mostly have none."""
+
 _STEP = pattern(r"(jobs\.[^.]+\.steps)\.\d+\.run")
 _JOB = pattern(r"jobs\.[^.]+\.command")
 _SERVICE = pattern(r"(services\.[^.]+)\.(?:command|entrypoint)")
@@ -65,6 +68,8 @@ _GPUS = pattern(r":([0-9]{1,4})$")
 
 def recognises(text: str) -> bool:
     """Return whether a text is an object of Kubernetes, or a job of another tool that starts a command."""
+    if not _TOP_LEVEL_KEY.search(text):
+        return False
     forms = (
         _KUBERNETES, (_RUN, _TASK), _DSTACK, _AZURE, _AMLT, (_ENTRYPOINT,), _WORKFLOW, _COMPOSE, _SWEEP
     )  # fmt: skip
