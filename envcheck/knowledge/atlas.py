@@ -14,6 +14,7 @@ from itertools import groupby
 from typing import Any, TypeVar
 
 from envcheck.core import versions
+from envcheck.core.elf import describe_symbol
 from envcheck.core.rules import Atlas, AtlasRow, Span
 
 _PARTS = ("kind", "needs", "releases", "lacking", "places")
@@ -32,6 +33,16 @@ VERBS = {
     "symbol": "needs the symbol",
 }
 """Verbs for the asking package by the kind of row, in sentences such as `import peft` needs `X`."""
+
+
+def spelled_need(kind: str, needs: str) -> str:
+    """Return what a row of a kind needs, for a reader: a C++ symbol is spelled as in source code.
+
+    Its arguments are left out, so the partner may define another form of the same name.
+    """
+    spelled = describe_symbol(needs) if kind == "symbol" else needs
+    return needs if spelled == needs else f"{spelled} in this form"
+
 
 _HEAD = """\
 # What {package} asks of other packages, and which of their releases lack it.

@@ -11,7 +11,7 @@ from functools import cache
 from typing import NamedTuple
 
 from envcheck.core.rules import Atlas, Span
-from envcheck.knowledge.atlas import format_spans, spans_of
+from envcheck.knowledge.atlas import format_spans, spans_of, spelled_need
 from envcheck.rules.atlas import in_spans, is_broken
 
 _Key = tuple[str, str, str, str, str]
@@ -198,7 +198,8 @@ def _words(keys: Sequence[_Key], failing: _Failing, atlas: Atlas) -> str:
     who_lacks = f"{partner} {format_spans(spans_of(lacking, atlas.releases.get(partner, ())))}"
     who_asks = f"{package} {format_spans(spans_of(failing, atlas.releases.get(package, ())))}"
     others = len({key[4] for key in keys} - {needs})
-    what = f"{needs} and {others} more" if others else needs
+    spelled = spelled_need(kind, needs)
+    what = f"{spelled} and {others} more" if others else spelled
     template = _WORDS.get(kind, _WORDS["name"])
     return template.format(lacks=who_lacks, what=what, entry=entry, asks=who_asks)
 

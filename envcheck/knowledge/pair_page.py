@@ -15,7 +15,7 @@ from envcheck.core.facts import Known, Tri, package_key
 from envcheck.core.i18n import ENGLISH, Language
 from envcheck.core.rules import AtlasRow, Clause, Matrix, Requirement, Rule, Severity
 from envcheck.core.suggestions import suggestion
-from envcheck.knowledge.atlas import VERBS, format_spans, spans_of
+from envcheck.knowledge.atlas import VERBS, format_spans, spans_of, spelled_need
 from envcheck.knowledge.generated_rules import requirement_rules
 from envcheck.knowledge.tables import all_releases
 from envcheck.rules import clause_algebra
@@ -185,7 +185,13 @@ def _code_reason(rows: Sequence[AtlasRow]) -> tuple[str, tuple[str, ...]]:
     row = min(rows, key=lambda each: (len(each.needs), each.needs))
     more = (str(len(rows) - 1),) if len(rows) > 1 else ()
     template = code_reasons(VERBS[row.kind])[bool(more)]
-    return template, (row.entry, row.needs, *more, row.places[-1], row.releases[-1][1])
+    return template, (
+        row.entry,
+        spelled_need(row.kind, row.needs),
+        *more,
+        row.places[-1],
+        row.releases[-1][1],
+    )
 
 
 # --- the page ---------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from envcheck.core import versions
 from envcheck.core.facts import Fact, Inventory, Known, Tri, package_key
 from envcheck.core.findings import Verdict
 from envcheck.core.rules import Fix, NoFix, Requirement, Rule, Span
-from envcheck.knowledge.atlas import VERBS
+from envcheck.knowledge.atlas import VERBS, spelled_need
 from envcheck.knowledge.generated_rules import requirement_rules
 from envcheck.knowledge.site.choices import NONE, PageChoices
 from envcheck.knowledge.tables import ReleaseRow
@@ -142,7 +142,7 @@ def gap_rows(choices: PageChoices) -> Iterator[tuple[tuple[str, str], list[dict[
                 if asking and lacking:
                     gaps.append(
                         {
-                            "text": f"`{row.entry}` {VERBS[row.kind]} {row.needs}",
+                            "text": f"`{row.entry}` {VERBS[row.kind]} {spelled_need(row.kind, row.needs)}",
                             "place": f"{row.places[-1]} in {package} {row.releases[-1][1]}",
                             "error": row.entry not in atlas.optional,
                             "asking": asking,

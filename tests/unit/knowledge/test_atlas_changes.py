@@ -89,7 +89,12 @@ def test_a_new_release_that_no_longer_asks_is_said() -> None:
             "transformers==5.22",
             "5.24.0 is not transformers==5.22, for which peft 0.19.0 was compiled",
         ),
-        ("symbol", "_ZN3X", "5.24.0 does not define _ZN3X, which `import peft` of peft 0.19.0 needs"),
+        ("symbol", "aoti_x", "5.24.0 does not define aoti_x, which `import peft` of peft 0.19.0 needs"),
+        (
+            "symbol",
+            "_ZN3c104cuda9SetDeviceEa",
+            "5.24.0 does not define c10::cuda::SetDevice in this form, which `import peft` of peft 0.19.0 needs",
+        ),
     ],
 )
 def test_each_kind_of_row_has_its_words(kind: str, needs: str, words: str) -> None:

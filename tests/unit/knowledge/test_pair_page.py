@@ -52,6 +52,15 @@ def test_each_two_releases_have_the_sign_of_what_is_known(
     assert Pair(known, "beta", "alpha").sign(beta, alpha) == sign
 
 
+def test_a_symbol_is_spelled_as_in_source_code(known: Matrix) -> None:
+    symbols = GAPS.replace('"name", "beta.layers"', '"symbol", "_ZN3c104cuda9SetDeviceEa"')
+    atlas = read_atlas({"packages.toml": PACKAGES, "gaps/alpha.toml": symbols}, RELEASES)
+
+    page = pair_page("alpha", "beta", known._replace(atlas=lambda: atlas))
+
+    assert "`import alpha` needs the symbol c10::cuda::SetDevice in this form  (alpha/model.py:3" in page
+
+
 def test_the_page_gives_the_table_and_every_proof(known: Matrix) -> None:
     page = pair_page("alpha", "beta", known)
 
