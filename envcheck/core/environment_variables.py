@@ -19,6 +19,7 @@ _NAMES = frozenset(
         "TRITON_PTXAS_BLACKWELL_PATH",  # the same for Blackwell, from Triton 3.6 on
         "HIP_VISIBLE_DEVICES",
         "ROCR_VISIBLE_DEVICES",
+        "HSA_OVERRIDE_GFX_VERSION",  # an AMD GPU runs the code for another of its family
         "TRANSFORMERS_OFFLINE",
         "HF_HUB_OFFLINE",
         "VLLM_USE_V1",  # chooses the older of vLLM's engines

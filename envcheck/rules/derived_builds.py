@@ -1,12 +1,12 @@
-"""Derive what compiled packages were made for, and which toolkits DeepSpeed and torch_npu accept.
+"""Derive what compiled packages were made for, and which toolkits and AMD GPUs they serve.
 
-Imported by `derive` only where a package has a local label, or where such a package or toolkit was found.
+Imported by `derive` only where a package has a local label, or where such a toolkit or GPU was found.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from envcheck.core import versions
@@ -153,6 +153,24 @@ def cann_of(torch_npu: str, rows: Sequence[Mapping[str, Any]]) -> Reading:
         if torch_npu in row["versions"]:
             return Known(row["cann"])
     return Unknown(f"the CANN that torch-npu {torch_npu} was released for is not known", asked=False)
+
+
+def code_for_amd(torch: str, gpus: Collection[str], rows: Sequence[Mapping[str, Any]]) -> Reading:
+    """Return whether a ROCm wheel of torch has code for one of these GPUs: `gfx942`, `gfx1100`.
+
+    A processor's graphics unit is listed as a GPU too, and few wheels have code for one, so one GPU suffices.
+    """
+    label = versions.local_label(torch)
+    for row in rows:
+        within = versions.satisfies(torch, row["torch"], unknown=Tri.NO) is Tri.YES
+        if label not in row["labels"] or not within:
+            continue
+        if set(gpus) & {*row["architectures"]}:
+            return Known(value=True)
+        if set(gpus) & {*row.get("doubtful", ())}:
+            return Unknown(f"sources disagree about the GPUs that torch {torch} serves", asked=False)
+        return Known(value=False)
+    return Unknown(f"the AMD GPUs that torch {torch} has code for are not known", asked=False)
 
 
 def same_minor(version: str, other: str) -> bool:

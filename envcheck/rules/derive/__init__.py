@@ -24,6 +24,7 @@ from envcheck.rules.derive.packages import (
     library_named,
     torch_from_wheel,
     unsloth_release,
+    with_amd,
     with_ascend,
     with_compiled_packages,
     with_published_wheels,
@@ -70,7 +71,7 @@ def derive_machine(read: Inventory, matrix: Matrix) -> Inventory:
     inventory = with_torch_build(inventory, tables)
     inventory = with_derived(inventory, [has_library(inventory, tables)])
     inventory = with_compiled_packages(inventory, tables)
-    inventory = with_ascend(inventory, tables)
+    inventory = with_amd(with_ascend(inventory, tables), tables)
     inventory = with_drivers(inventory, tables)
     inventory = with_published_wheels(inventory, matrix)
     return with_device_code(inventory, tables)

@@ -259,6 +259,7 @@ KEYS = {
     ),
     "build.torch-npu.cann": Key(Kind.VERSION, "CANN that this torch_npu was released for, e.g. 8.3.RC1"),
     "cann.fits": Key(Kind.FLAG, "whether the CANN here has the minor version of that one"),
+    "torch.code_for_amd": Key(Kind.FLAG, "whether this ROCm wheel of torch has code for an AMD GPU here"),
     "torch.compile_python": Key(
         Kind.VERSION, "first Python that torch.compile of this torch refuses; Absent before torch 2.0"
     ),
@@ -368,6 +369,7 @@ FOLLOWS_FROM: Mapping[str, tuple[str, ...]] = {
     "build.deepspeed.fits": ("pkg.torch", "cuda.runtime"),
     "build.torch-npu.cann": ("pkg.torch-npu",),
     "cann.fits": ("pkg.torch-npu", "cann.version"),
+    "torch.code_for_amd": ("pkg.torch", "host.amd_architectures"),
     "torch.from_wheel": ("pkg.torch",),
     "torch.compile_python": ("pkg.torch",),
     "torch.compile_first": ("python.version",),

@@ -89,6 +89,18 @@ def with_ascend(inventory: Inventory, tables: Tables) -> Inventory:
     return with_derived(inventory, [Fact("cann.fits", fits, source)])
 
 
+def with_amd(inventory: Inventory, tables: Tables) -> Inventory:
+    """Add whether torch has code for an AMD GPU of this machine; nothing where there is none."""
+    gpus, torch = inventory.known("host.amd_architectures"), inventory.known("pkg.torch")
+    if not isinstance(gpus, tuple) or not gpus or torch is None:
+        return inventory
+    from envcheck.rules import derived_builds  # most machines have no AMD GPU
+
+    reading = derived_builds.code_for_amd(str(torch), gpus, tables.get("torch_rocm", []))
+    source = f"derived from torch {torch}, {', '.join(gpus)}"
+    return with_derived(inventory, [Fact("torch.code_for_amd", reading, source)])
+
+
 def _first_source(inventory: Inventory, packages: Reading) -> str:
     """Return the source of the first package in a list of words that begin with a package's name.
 
