@@ -136,13 +136,15 @@ class UserRequirement(NamedTuple):
     """A user's bound on a lock: package, PEP 440 specifier (empty for any version), and its origin.
 
     `origin` is where the user finds it: `--with trl`, `requirements.txt line 3`. If `wanted` is False, it
-    bounds the package only if something else requires it (a constraint).
+    bounds the package only if something else requires it (a constraint). `by_target` says that the target
+    bounds it, which no user can change.
     """
 
     package: str
     specifier: str
     origin: str
     wanted: bool = True
+    by_target: bool = False
 
 
 class Target(NamedTuple):

@@ -143,7 +143,10 @@ def find_target(
 def target_bounds(target: Target) -> tuple[UserRequirement, ...]:
     """Return a target's bounds as requirements on its packages, which apply only if these are needed."""
     origin = f"target {target.name}"
-    return tuple(UserRequirement(name, bound, origin, wanted=False) for name, bound in target.bounds.items())
+    return tuple(
+        UserRequirement(name, bound, origin, wanted=False, by_target=True)
+        for name, bound in target.bounds.items()
+    )
 
 
 def _refuse_platform(platform: str | None, glibc: str | None) -> None:

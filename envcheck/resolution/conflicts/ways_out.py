@@ -47,8 +47,10 @@ def _try_change(label: str, changed: SearchProblem) -> Iterator[str]:
 
 
 def _without_bound(problem: SearchProblem, number: int) -> Iterator[str]:
-    """Try a requirement without its bound; the package itself is still required."""
+    """Try a requirement without its bound, unless the target bounds it; the package is still required."""
     requirement = problem.requirements[number]
+    if requirement.by_target:
+        return
     unbound = requirement._replace(specifier="")
     requirements = (*problem.requirements[:number], unbound, *problem.requirements[number + 1 :])
     label = f"without the bound {requirement.package}{requirement.specifier} ({requirement.origin})"

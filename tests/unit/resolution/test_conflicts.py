@@ -95,6 +95,19 @@ def test_metadata_against_a_requirement() -> None:
     assert list(found.ways_out) == ["without the bound b>=9 (requirements.txt line 3): a 2, b 8"]
 
 
+def test_a_bound_of_the_target_is_named_and_not_offered_to_be_dropped() -> None:
+    bound = UserRequirement("a", ">=2", "target t", wanted=False, by_target=True)
+    wish = UserRequirement("b", "<9", "--with b<9")
+    asked = problem(
+        {"a": ["2", "1"], "b": ["9", "8"]},
+        forbids({"a": ">=2", "b": "<9"}, "old-b"),
+        requirements=[bound, wish],
+    )
+    found = proven(asked)
+    assert any_line_has(found.conflict, "target t asks for a>=2", "that leaves a 2")
+    assert list(found.ways_out) == ["without the bound b<9 (--with b<9): a 2, b 9"]
+
+
 def test_a_required_package_is_not_described_as_the_targets() -> None:
     asked = problem({"a": ["2"]}, forbids({"a": "present", "x": "<5"}, "old-x"))
     wishes = (UserRequirement("x", "<5", "--with x<5"),)
