@@ -152,7 +152,11 @@ def diagnose(
     follows += ends if first.event.what != "ended" else [cause for cause in ends if cause.event.ranks]
     survived = tuple(cause for cause in survived if cause not in follows)
     apart = [
-        cause for cause in causes if cause is not first and cause not in survived and cause not in follows
+        cause
+        for cause in causes
+        if cause is not first
+        and cause not in (*survived, *follows)
+        and not _is_quoted_by(cause.event, first.event)
     ]
     home = log.events.index(first.event)
     own_first = sorted(
@@ -185,6 +189,20 @@ def without_match(diagnosis: Diagnosis) -> Diagnosis:
     """Return a diagnosis whose cause is not taken for the known failure that its text resembles."""
     bare = _failure(diagnosis.cause.event, ()) if diagnosis.cause is not None else None
     return diagnosis._replace(cause=bare) if bare is not None else diagnosis
+
+
+_LEAST_QUOTED = 40
+"""Characters of a line that two failures hardly have in common by chance."""
+
+
+def _is_quoted_by(event: Event, first: Event) -> bool:
+    """Return whether a line that states a failure says nothing but what a line of the first one says.
+
+    So does NCCL's warning, which the exception repeats as `Last error:`.
+    """
+    if event.what != "stated" or event.exceptions:
+        return False
+    return any(len(line) >= _LEAST_QUOTED and line in event.text for line in first.text.split("\n"))
 
 
 def _touches(match: Match, number: int, event: Event) -> bool:

@@ -228,9 +228,9 @@ class Traceback:
             self.chained = True
         elif _OTHER_OUTPUT.match(text) or len(self._message) >= MAX_LINES:
             return False
-        elif (self._message_follows or goes_on(self.raised[-1], text)) and text.strip():
-            self.raised[-1] = with_next_line(self.raised[-1], text)
-            self._message_follows = names_no_error_yet(self.raised[-1])
+        elif (self._message_follows or goes_on(self.raised[self._newest], text)) and text.strip():
+            self.raised[self._newest] = with_next_line(self.raised[self._newest], text)
+            self._message_follows = names_no_error_yet(self.raised[self._newest])
         self._message.append(text.strip())
         self.add(number, text)
         return True

@@ -143,3 +143,40 @@ datasets.0.type
     found = refused_values(events(log)[0])
     assert [(one.field, one.kind) for one in found] == [("datasets.0.type", "missing"), ("", "value_error")]
     assert refused_values(events(log.replace("ValidationError", "ValueError"))[0]) == ()
+
+
+NCCL = """\
+torch.distributed.DistBackendError: NCCL error in: NCCLUtils.hpp:268, unhandled system error, NCCL version 2.21.5
+ncclSystemError: System call or external library call failed or device error.
+Last error:
+socketStartConnect: Connect to 169.254.0.1<40815> failed : Software caused connection abort
+"""
+
+
+def test_what_nccl_says_last_belongs_to_the_error_that_a_ray_task_quotes() -> None:
+    frames, _, _ = INNER.rpartition("ValueError")
+
+    cause = diagnosed(TASK.format(name="DistBackendError") + frames + NCCL).cause
+
+    assert cause is not None
+    assert cause.told is not None
+    assert cause.told.message.endswith(
+        "Connect to 169.254.0.1<40815> failed : Software caused connection abort"
+    )
+
+
+@pytest.mark.parametrize(
+    ("warned", "apart"),
+    [
+        ("Connect to 169.254.0.1<40815> failed : Software caused connection abort", 0),
+        ("Connect to 10.0.0.9<33001> failed : No route to host", 1),
+    ],
+)
+def test_a_warning_that_the_error_repeats_is_no_failure_apart(warned: str, apart: int) -> None:
+    frames, _, _ = INNER.rpartition("ValueError")
+    warning = f"n1:7:9 [0] socket.c:460 NCCL WARN socketStartConnect: {warned}\n"
+
+    found = diagnosed(f"{warning}{TASK.format(name='DistBackendError')}{frames}{NCCL}")
+
+    assert found.cause is not None
+    assert len(found.apart) == apart
