@@ -71,11 +71,15 @@ class RaisedRow(NamedTuple):
 
 
 class FoundRaise(NamedTuple):
-    """Row that a log's message is, and its releases in words; `gone` says that the newest one lacks it."""
+    """Row that a log's message is, and its releases in words; `gone` says that the newest one lacks it.
+
+    `ends` are the first and the last release that were read.
+    """
 
     row: RaisedRow
     releases: str
     gone: bool
+    ends: Span
 
 
 # --- rows → text ------------------------------------------------------------------------------------
@@ -132,7 +136,34 @@ def _best(
                 found.append((letters, _row(package, header, parts, ends)))
     found.sort(key=lambda one: -one[0])
     best = found[0][0] if found else 0
-    return tuple(row for letters, row in found if letters == best)
+    return tuple(
+        _with_other_wordings(row, [other for _, other in found]) for letters, row in found if letters == best
+    )
+
+
+def _with_other_wordings(chosen: FoundRaise, others: Sequence[FoundRaise]) -> FoundRaise:
+    """Return a row with the releases in which the same check raises the message from another template.
+
+    The message `CUDA binary not found` may be of a release that has `CUDA`, or of one that has `{}`.
+    """
+    row = chosen.row
+    same = [
+        other
+        for other in others
+        if other.row._replace(template="", spans=()) == row._replace(template="", spans=())
+    ]
+    if len(same) == 1:
+        return chosen
+    spans = tuple(sorted({span for other in same for span in other.row.spans}, key=_by_first_release))
+    return chosen._replace(
+        row=row._replace(spans=spans),
+        releases=spans_in_words(spans, chosen.ends),
+        gone=all(other.gone for other in same),
+    )
+
+
+def _by_first_release(span: Span) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d+", span[0]))
 
 
 def is_certain(row: RaisedRow) -> bool:
@@ -162,7 +193,7 @@ def _row(package: str, header: str, parts: list[str], ends: Span) -> FoundRaise:
     file, _, function = header.partition(" ")
     spans = parse_open_spans(parts[0], ends[1])
     row = RaisedRow(package, file, function, spans, *parts[1:])
-    return FoundRaise(row, spans_in_words(spans, ends), gone=spans[-1][1] != ends[1])
+    return FoundRaise(row, spans_in_words(spans, ends), gone=spans[-1][1] != ends[1], ends=ends)
 
 
 def _shared_letters(template: str, message: str) -> int:

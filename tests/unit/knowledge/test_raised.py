@@ -73,3 +73,33 @@ def test_an_exception_handler_is_no_check() -> None:
     assert row("x").is_check
     assert not row("x")._replace(condition="on ImportError").is_check
     assert not row("x")._replace(condition="").is_check
+
+
+def two_wordings(condition: str) -> dict[str, str]:
+    """Return the text of a library whose newer releases fill in a word that older ones have in the text."""
+    old = row("Configured CUDA binary not found at {}", package="bnb")._replace(spans=(("0.4.0", "0.9.0"),))
+    new = row("Configured {} binary not found at {}", package="bnb")._replace(spans=(("0.10.0", "0.21.2"),))
+    return {"bnb": raised_text("bnb", [old, new._replace(condition=condition)], ["0.4.0", "0.21.2"])}
+
+
+def test_releases_that_raise_the_message_from_another_template_count() -> None:
+    (found,) = find_raised(
+        two_wordings("if not x"), "ValueError", "Configured CUDA binary not found at /a/b.so"
+    )
+
+    assert (found.releases, found.gone) == ("up to 0.9.0, from 0.10.0 on", False)
+
+
+@pytest.mark.parametrize(
+    ("condition", "message", "releases"),
+    [
+        ("if not x", "Configured ROCm binary not found at /a/b.so", "from 0.10.0 on"),
+        ("if other", "Configured CUDA binary not found at /a/b.so", "up to 0.9.0"),
+    ],
+)
+def test_a_template_that_does_not_fit_or_is_of_another_check_adds_no_releases(
+    condition: str, message: str, releases: str
+) -> None:
+    (found,) = find_raised(two_wordings(condition), "ValueError", message)
+
+    assert found.releases == releases
