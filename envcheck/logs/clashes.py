@@ -7,8 +7,9 @@ import re
 _REQUIREMENT = r"[A-Za-z][\w.-]*(?:\[[\w,-]+\])?(?:\s?[=<>!~^]=?\s?[^\s,]*(?:,\s?[<>=!~^]=?\s?[^\s,]+)*)?"
 _DEPENDS = re.compile(
     rf"({_REQUIREMENT}(?: \d[\w.+]*)?) (?:depends on|requires|has requirement) ({_REQUIREMENT})"
+    r"(?:;? \(*(?:extra|os_name|(?:python|platform|sys|implementation)_[a-z_]+) [^,]{1,160})?"  # a marker
     r"(?:,? (?:but you(?:'ll)? have|but found|got) (?:[A-Za-z]\S* |\S+==)?(\d\S*?)"
-    r"(?= which|[.,;]?$|[.,;]\s|\s))?"
+    r"(?= which|[.,;]?$|[.,;]\s|\s)|,? (which is not installed))?"
 )
 _ASKED = re.compile(rf"(?:you require|The user requested(?: \(constraint\))?) ({_REQUIREMENT})")
 _CONCLUDED = re.compile(r"conclude that (?:you require )?[^.;]*")
@@ -34,7 +35,7 @@ def clashing_requirements(text: str) -> tuple[str, ...]:
     joined = _BOTH.sub(r"\1 depends on \2 \1 depends on \3", joined)
     found: dict[str, None] = {}
     for match in _DEPENDS.finditer(joined):
-        there = f"; {match[3]} is installed" if match[3] else ""
+        there = f"; {match[3]} is installed" if match[3] else "; it is not installed" if match[4] else ""
         found[f"{match[1]} requires {_stripped(match[2])}{there}"] = None
     for match in _ASKED.finditer(joined):
         found[f"asked for: {_stripped(match[1])}"] = None
@@ -53,4 +54,4 @@ def _joined(text: str) -> str:
 
 
 def _stripped(requirement: str) -> str:
-    return requirement.rstrip(".,")
+    return requirement.rstrip(".,;")

@@ -59,8 +59,9 @@ class MissingName(NamedTuple):
     `own` says that the user's own code needs it, or a checkout of the package itself, which `asks` names.
     `attribute` says that Python looked it up in the module that was imported, whose file the message does
     not show. `file` is that file, if it does and it is beside a script of the traceback, and `folder` says
-    that it is a folder without one. `handed` is the dictionary that holds a refused argument, if the failing
-    line passes it on by `**`.
+    that it is a folder without one. `asker` is the file that needs it, from its project's root on, if the
+    traceback imports it as a part of one. `handed` is the dictionary that holds a refused argument, if the
+    failing line passes it on by `**`.
     """
 
     kind: str
@@ -75,6 +76,7 @@ class MissingName(NamedTuple):
     file: str = ""
     folder: bool = False
     handed: str = ""
+    asker: str = ""
 
     @property
     def plain_word(self) -> bool:
@@ -117,8 +119,31 @@ def missing_name(event: Event, tables: Mapping[str, Sequence[Mapping[str, Any]]]
                 missing = _missing(kind, found, asks, distributions)
                 file = missing.file if _is_beside_script(missing, event.text) else ""
                 handed = _handed(raised.source, found["name"]) if kind == "argument" else ""
-                return missing._replace(own=own, attribute=pattern is _ATTRIBUTE, file=file, handed=handed)
+                return missing._replace(
+                    own=own,
+                    attribute=pattern is _ATTRIBUTE,
+                    file=file,
+                    handed=handed,
+                    asker=_file_of_project(raised.place, event.text) if own else "",
+                )
     return None
+
+
+_IMPORT = re.compile(r"^\s*(?:from|import) ([A-Za-z_]\w*(?:\.\w+)+)", re.MULTILINE)
+
+
+def _file_of_project(place: Frame | None, text: str) -> str:
+    """Return a frame's file from its project's root on, if a line of the traceback imports it by that path.
+
+    Such a file is a module of a project, which a user runs from a checkout more often than they wrote it.
+    """
+    file = place.file.replace("\\", "/") if place is not None else ""
+    module = file.removesuffix(".py").removesuffix("/__init__")
+    for found in _IMPORT.finditer(text):
+        path = found[1].replace(".", "/")
+        if module.endswith(f"/{path}"):
+            return path + file[len(module) :]
+    return ""
 
 
 _UNPACKED = re.compile(r"\*\*(\w[\w.]*)")

@@ -205,7 +205,8 @@ def missing_sentence(answer: MissingAnswer, explanation: Explanation) -> str:
             "a circular import, or a file of yours with its name",
         )
         return f"{missing.module} was still being imported: {library if missing.asks else own}"
-    asks = with_version(missing.asks, report) if missing.asks else "your own code" if missing.own else ""
+    asker = (hide_secrets(missing.asker) or "your own code") if missing.own else ""
+    asks = with_version(missing.asks, report) if missing.asks else asker
     if missing.kind == "argument" and answer.takes:
         release = with_version(answer.takes, report)
         what = f"{missing.name} in {missing.module}()"

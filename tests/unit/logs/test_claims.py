@@ -944,3 +944,24 @@ def test_a_package_missing_on_windows_may_be_for_linux_only(explained: Explain) 
     )
     assert "triton-windows" in answer(explained(log.format("C:\\Users\\me\\")))
     assert "triton-windows" not in answer(explained(log.format("/srv/")))
+
+
+@pytest.mark.parametrize(
+    ("imported", "asks"),
+    [
+        ("from rllm.trainer.verl.sft_dataset import Data", "rllm/trainer/verl/sft_dataset.py asks for"),
+        ("data = load()", "your own code asks for"),
+    ],
+)
+def test_a_module_of_a_project_is_not_called_the_users_own_code(
+    explained: Explain, imported: str, asks: str
+) -> None:
+    frames = [
+        ("/home/me/rllm/train_sft.py", 33, "train", imported),
+        ("/home/me/rllm/rllm/trainer/verl/sft_dataset.py", 5, "<module>", "from verl.utils.parser import P"),
+    ]
+
+    found = answer(explained(traceback("ModuleNotFoundError: No module named 'verl.utils.parser'", *frames)))
+
+    assert f"{asks} the module verl.utils.parser, which no release of verl" in found
+    assert ("your own code" in found) is (asks == "your own code asks for")

@@ -206,6 +206,20 @@ def test_only_a_parent_that_points_to_its_worker_is_a_consequence() -> None:
             ("liger-kernel requires transformers >= 4.52.0; 4.48.2 is installed",),
         ),
         (
+            (
+                'unsloth-zoo 2025.9.9 requires triton_windows; platform_system == "Windows", which is not installed.\n'
+                'opencv 4.12 requires numpy<2.3.0,>=2; python_version >= "3.9", but you have numpy 1.26.4 which is bad.'
+            ),
+            (
+                "unsloth-zoo 2025.9.9 requires triton_windows; it is not installed",
+                "opencv 4.12 requires numpy<2.3.0,>=2; 1.26.4 is installed",
+            ),
+        ),
+        (
+            "a 1.0 requires b c==2.0 and d==3.0, which is not installed.",
+            ("a 1.0 requires b",),
+        ),
+        (
             "trl 0.9.4 requires transformers >= 4.31.0, < 5, but you have transformers 5.1.0 which is incompatible.",
             ("trl 0.9.4 requires transformers >= 4.31.0, < 5; 5.1.0 is installed",),
         ),
