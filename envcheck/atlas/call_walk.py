@@ -7,27 +7,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
+from envcheck.atlas.called import ClassPatch, KeywordDemand, KeywordUse, SelfCall
 from envcheck.atlas.code_summary import (
     SELF,
     SUPER,
     UNLESS_RAISED,
     CodeCall,
     CodeImport,
+    CodePatch,
     FunctionCode,
+    Parameters,
     if_given,
 )
-from envcheck.atlas.conditions import (
-    ALWAYS,
-    UNREADABLE,
-    AllOf,
-    AnyOf,
-    Condition,
-    HasName,
-    Negated,
-    all_of,
-    decide,
-    negate,
-)
+from envcheck.atlas.conditions import ALWAYS, UNREADABLE, Condition, all_of, decide
 from envcheck.atlas.definitions import (
     Definition,
     Definitions,
@@ -36,86 +28,16 @@ from envcheck.atlas.definitions import (
     OwnClass,
     OwnFunction,
     is_dataclass,
+    keeps_signature,
 )
 from envcheck.atlas.demands import Demand, Demanded, DemandKind, this_stack
-from envcheck.atlas.entries import CONSTRUCTING, CallEntry, distribution_of
+from envcheck.atlas.entries import CONSTRUCTING, CallEntry
+from envcheck.atlas.function_patches import is_original
+from envcheck.atlas.walk_conditions import asks_a_class, is_opaque, survived
 from envcheck.core.facts import Tri
 
 _DEEPEST = 14
 _MOST_FRAMES = 4000
-
-
-@dataclass(frozen=True, slots=True)
-class KeywordUse:
-    """A keyword argument that is passed to another package.
-
-    Attributes:
-        path: import path of the function or class: `accelerate.Accelerator`.
-        method: method of the class; empty for a function, `__init__` for a constructor.
-        keyword: name of the argument; empty if only the number of arguments matters.
-        positional: number of positional arguments, for a method that is called without a keyword.
-
-    """
-
-    path: str
-    method: str
-    keyword: str
-    positional: int = 0
-
-    @property
-    def partner(self) -> str:
-        """Return the package that is called."""
-        return distribution_of(self.path)
-
-    @property
-    def text(self) -> str:
-        """Return the argument as text, `accelerate.Accelerator.unwrap_model(keep_torch_compile=)`."""
-        method = "" if self.method in ("", "__init__") else f".{self.method}"
-        count = f"{self.positional} argument{'s' * (self.positional > 1)}"
-        given = f"{self.keyword}=" if self.keyword else count
-        return f"{self.path}{method}({given})"
-
-
-@dataclass(frozen=True, slots=True)
-class KeywordDemand:
-    """One line that passes a keyword argument to another package.
-
-    Attributes:
-        what: the keyword.
-        entry: what a user calls, `transformers.Trainer(...)`.
-        condition: when the line is reached.
-        place: file and line.
-
-    """
-
-    what: KeywordUse
-    entry: str
-    condition: Condition
-    place: str
-
-
-@dataclass(frozen=True, slots=True)
-class SelfCall:
-    """One line that calls a method of its own object, which a subclass may override.
-
-    Attributes:
-        method: the method.
-        positional: number of positional arguments; -1 if it is not known.
-        keywords: names of keyword arguments, as far as they are known.
-        action: what a user calls, `Trainer.train`; empty for the constructor.
-        through: the methods of the object that run on the way to the line; the first is run by the user.
-        condition: when the line is reached.
-        place: file and line.
-
-    """
-
-    method: str
-    positional: int
-    keywords: tuple[str, ...]
-    action: str
-    through: tuple[str, ...]
-    condition: Condition
-    place: str
 
 
 @dataclass(frozen=True)
@@ -123,7 +45,7 @@ class _Frame:
     """A function that runs: its module, the class of `self`, and where its owner is in the order of bases.
 
     `through` holds the methods of the entry's object that led here, if this is one of them. `given` holds
-    the parameters that are methods of the object.
+    the parameters that are methods of the object, `classes` those that are classes of other packages.
     """
 
     module: str
@@ -135,6 +57,7 @@ class _Frame:
     loops: bool = False
     through: tuple[str, ...] = ()
     given: tuple[tuple[str, str], ...] = ()
+    classes: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass
@@ -157,8 +80,9 @@ class CallWalk:
     self_calls: list[SelfCall] = field(default_factory=list)
     imports: list[Demand] = field(default_factory=list)
     attributes: list[Demand] = field(default_factory=list)
+    patches: list[ClassPatch] = field(default_factory=list)
     _action: str = ""
-    _seen: set[tuple[str, int, str, Condition, tuple[tuple[str, str], ...]]] = field(default_factory=set)
+    _seen: set[tuple[object, ...]] = field(default_factory=set)
     _frames: int = 0
 
     def read(self) -> Iterator[KeywordDemand]:
@@ -189,6 +113,7 @@ class CallWalk:
             receiver,
             frame.condition,
             frame.given,
+            frame.classes,
         )
         self._frames += 1
         if key in self._seen or frame.depth > _DEEPEST or self._frames > _MOST_FRAMES:
@@ -196,9 +121,11 @@ class CallWalk:
         self._seen.add(key)
         for each in frame.function.imported:
             self._import(each, frame)
+        for patch in frame.function.patches:
+            self._patch(patch, frame)
         for call in frame.function.calls:
             condition = self._condition(call, frame)
-            if decide(condition, this_stack()) is not Tri.NO and not _opaque(condition):
+            if decide(condition, this_stack()) is not Tri.NO and not is_opaque(condition):
                 self._attribute(call, frame, condition)
                 yield from self._call(call, frame, condition)
 
@@ -237,13 +164,42 @@ class CallWalk:
         if line.origin.level or self.code.offers.modules.owns(module) or top in sys.stdlib_module_names:
             return
         condition = self._condition(line, frame)
-        if decide(condition, this_stack()) is not Tri.NO and not _opaque(condition):
+        if decide(condition, this_stack()) is not Tri.NO and not is_opaque(condition):
             kind = DemandKind.NAME if line.origin.name else DemandKind.MODULE
             what = Demanded(kind, module, line.origin.name)
             place = f"{self.code.offers.modules.path(frame.module)}:{line.line}"
             self.imports.append(Demand(what, self._action, condition, place))
 
-    def _condition(self, call: CodeCall | CodeImport, frame: _Frame) -> Condition:
+    def run_body(self, module: str, condition: Condition = ALWAYS) -> None:
+        """Follow the statements of a module that set attributes of classes."""
+        body = self.code.file(module).body
+        if body is not None:
+            for _ in self._run(_Frame(module, body, condition=condition)):
+                pass
+
+    def _patch(self, patch: CodePatch, frame: _Frame) -> None:
+        """Note an attribute of another package's class that is set."""
+        root, _, rest = patch.owner.partition(".")
+        if root in dict(frame.classes):
+            path = ".".join(filter(None, (dict(frame.classes)[root], rest)))
+        else:
+            owner = self._expression(frame, patch.owner)
+            path = owner.path if isinstance(owner, ForeignPath) else ""
+        guards = tuple(each for each in patch.guards if not is_original(each, patch.owner, patch.name))
+        condition = self._condition(replace(patch, guards=guards), frame)
+        if not path or decide(condition, this_stack()) is Tri.NO:
+            return
+        file, line, parameters = self.code.offers.modules.path(frame.module), patch.line, patch.parameters
+        value = self._expression(frame, patch.value) if patch.value and parameters is None else None
+        if isinstance(value, OwnFunction) and keeps_signature(value.code):
+            file, line = self.code.offers.modules.path(value.module), value.code.line
+            parameters = value.code.parameters.bound()
+        copied = patch.copied and parameters is None
+        self.patches.append(
+            ClassPatch(path, patch.name, parameters, copied, self._action, condition, f"{file}:{line}")
+        )
+
+    def _condition(self, call: CodeCall | CodeImport | CodePatch, frame: _Frame) -> Condition:
         if call.looped and not frame.loops:
             return UNREADABLE
         parts = [frame.condition]
@@ -252,9 +208,9 @@ class CallWalk:
             if guard in passed or any(fnmatchcase(guard, each) for each in self.usual):
                 continue
             test = self.code.offers.guards.condition(guard.removeprefix(UNLESS_RAISED), frame.module)
-            if _asks_a_class(test):
+            if asks_a_class(test):
                 test = UNREADABLE
-            parts.append(_survived(test) if guard.startswith(UNLESS_RAISED) else test)
+            parts.append(survived(test) if guard.startswith(UNLESS_RAISED) else test)
         return all_of(parts)
 
     # Targets
@@ -294,12 +250,32 @@ class CallWalk:
         if isinstance(definition, ForeignPath):
             yield from self._demands(definition.path, "", call, frame, condition)
         elif isinstance(definition, OwnFunction):
+            classes = tuple(self._given_classes(call, definition.code.parameters, frame))
             yield from self._run(
-                _Frame(definition.module, definition.code, None, -1, condition, frame.depth + 1)
+                _Frame(
+                    definition.module,
+                    definition.code,
+                    condition=condition,
+                    depth=frame.depth + 1,
+                    classes=classes,
+                )
             )
         elif isinstance(definition, OwnClass):
             for name in CONSTRUCTING:
                 yield from self._method(definition, name, _root(condition, frame.depth + 1))
+
+    def _given_classes(
+        self, call: CodeCall, parameters: Parameters, frame: _Frame
+    ) -> Iterator[tuple[str, str]]:
+        """Yield the parameters of a called function that receive classes of other packages, and the paths."""
+        positional = parameters.positional
+        for place, text in call.classes:
+            definition = self._expression(frame, text)
+            if isinstance(definition, ForeignPath):
+                if not isinstance(place, int):
+                    yield place, definition.path
+                elif place < len(positional):
+                    yield positional[place], definition.path
 
     def _on_receiver(
         self, call: CodeCall, frame: _Frame, condition: Condition, rest: str
@@ -438,33 +414,3 @@ def _given_methods(call: CodeCall, found: FoundMethod | None) -> tuple[tuple[str
 
 def _is_property(code: FunctionCode) -> bool:
     return any(text.rsplit(".", 1)[-1] in ("property", "cached_property") for text in code.decorators)
-
-
-def _opaque(condition: Condition) -> bool:
-    """Return whether a condition can never be decided as met, in any surroundings."""
-    return condition == UNREADABLE or (isinstance(condition, AllOf) and UNREADABLE in condition.of)
-
-
-def _survived(test: Condition) -> Condition:
-    """Return the condition after `if test: raise`; an unreadable test is assumed not to raise."""
-    after = negate(test)
-    if isinstance(after, AllOf):
-        return all_of(each for each in after.of if not _unsure(each))
-    return ALWAYS if _unsure(after) else after
-
-
-def _unsure(condition: Condition) -> bool:
-    return condition == UNREADABLE or (isinstance(condition, AnyOf) and UNREADABLE in condition.of)
-
-
-def _asks_a_class(condition: Condition) -> bool:
-    """Return whether a condition tests an attribute of a class; the bodies of classes are not read."""
-    match condition:
-        case HasName(path):
-            return any(part[:1].isupper() for part in path.split(".")[:-1])
-        case Negated(inner):
-            return _asks_a_class(inner)
-        case AllOf(parts) | AnyOf(parts):
-            return any(map(_asks_a_class, parts))
-        case _:
-            return False

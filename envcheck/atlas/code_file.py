@@ -10,8 +10,9 @@ import ast
 import hashlib
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 
-from envcheck.atlas.code_summary import ClassCode, FileCode, FunctionCode, Parameters
-from envcheck.atlas.function_body import FunctionReader, made_class
+from envcheck.atlas.code_summary import ClassCode, FileCode, FunctionCode
+from envcheck.atlas.function_body import made_class
+from envcheck.atlas.function_patches import PatchReader, parameters_of, read_module_body
 from envcheck.atlas.syntax import dotted, parsed
 
 _FIELDS_OF_SELF = frozenset(
@@ -69,7 +70,11 @@ def _read(content: bytes) -> FileCode:
                 if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)
             }
     return FileCode(
-        functions=functions, classes=classes, assigned=frozenset(assigned), replaced=frozenset(replaced)
+        functions=functions,
+        classes=classes,
+        assigned=frozenset(assigned),
+        replaced=frozenset(replaced),
+        body=read_module_body(tree) if replaced or b"setattr(" in content else None,
     )
 
 
@@ -91,7 +96,7 @@ def flat(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
 def _function(node: ast.FunctionDef, *, method: bool) -> FunctionCode:
     decorators = tuple(ast.unparse(each) for each in node.decorator_list)
     bound = method and "staticmethod" not in decorators
-    reader = FunctionReader(node)
+    reader = PatchReader(node)
     reader.read()
     return FunctionCode(
         name=node.name,
@@ -102,21 +107,10 @@ def _function(node: ast.FunctionDef, *, method: bool) -> FunctionCode:
         locals=reader.locals,
         made=reader.made,
         returns_fields=_returns_fields(node),
-        parameters=_parameters(node.args, bound=bound),
+        parameters=parameters_of(node.args, bound=bound),
         line=node.lineno,
         imported=tuple(reader.imported),
-    )
-
-
-def _parameters(arguments: ast.arguments, *, bound: bool) -> Parameters:
-    by_position = [*arguments.posonlyargs, *arguments.args][bound:]
-    by_name = [*arguments.args[bound and not arguments.posonlyargs :], *arguments.kwonlyargs]
-    return Parameters(
-        positional=tuple(each.arg for each in by_position),
-        required=max(len(by_position) - len(arguments.defaults), 0),
-        named=frozenset(each.arg for each in by_name),
-        any_position=arguments.vararg is not None,
-        any_name=arguments.kwarg is not None,
+        patches=tuple(reader.patches),
     )
 
 

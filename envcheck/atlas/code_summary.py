@@ -7,7 +7,7 @@ does when it is imported; this says what its functions do when they are called.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from envcheck.atlas.summary import Guards, ImportOrigin
 
@@ -18,6 +18,14 @@ UNREADABLE_TEST = "__unreadable__"
 
 UNLESS_RAISED = "unless raised: "
 """Prefix of the guard of a line after `if test: raise`: the line runs unless the test is known to be true."""
+
+
+def if_original(owner: str, name: str) -> str:
+    """Return the guard of a line that runs unless an attribute of a class was replaced before.
+
+    Its test asks for the attribute, or compares its name with that of the replacement.
+    """
+    return f"{UNREADABLE_TEST}({f'{owner}.{name} is the original'!r})"
 
 
 def if_given(parameter: str) -> str:
@@ -44,6 +52,16 @@ class Parameters:
     any_position: bool = False
     any_name: bool = False
 
+    def bound(self) -> Parameters:
+        """Return the parameters of the same function as a method, without the first, the object."""
+        first = self.positional[:1]
+        return replace(
+            self,
+            positional=self.positional[1:],
+            required=max(self.required - 1, 0),
+            named=self.named.difference(first),
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class CodeCall:
@@ -60,6 +78,7 @@ class CodeCall:
         positional: number of positional arguments; -1 if it is not known, as in `f(*values)`.
         methods: arguments that are methods of `self`, each after its keyword or position.
         optional: a `try` around it expects that what is named may be missing.
+        classes: arguments that are named as classes are, each after its keyword or position.
 
     """
 
@@ -73,6 +92,33 @@ class CodeCall:
     positional: int = -1
     methods: tuple[tuple[str | int, str], ...] = ()
     optional: bool = False
+    classes: tuple[tuple[str | int, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CodePatch:
+    """One statement that sets an attribute of a class: `Trainer.compute_loss = compute_loss`.
+
+    Attributes:
+        owner: the class, as written.
+        name: the attribute.
+        value: the name of the function that it is set to; empty for any other value.
+        parameters: what the function takes, without `self`, if it is defined in the same body.
+        copied: the function around it reads the source text of what is replaced, and edits it.
+        guards: the tests that are true when it runs; outermost first.
+        line: counted from 1.
+        looped: it is in a loop, so it may never run.
+
+    """
+
+    owner: str
+    name: str
+    value: str
+    parameters: Parameters | None
+    copied: bool
+    guards: Guards
+    line: int
+    looped: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +155,7 @@ class FunctionCode:
         parameters: what it takes.
         line: of its name, counted from 1.
         imported: the imports that surely run if their guards are true.
+        patches: the attributes of classes that its body sets.
 
     """
 
@@ -123,6 +170,7 @@ class FunctionCode:
     parameters: Parameters = Parameters((), 0, frozenset())
     line: int = 0
     imported: tuple[CodeImport, ...] = ()
+    patches: tuple[CodePatch, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,6 +208,7 @@ class FileCode:
         classes: classes at module level.
         assigned: names at module level that a statement assigns.
         replaced: attributes of names that a statement at module level deletes or sets: `del Base.__init__`.
+        body: its statements at module level, if one sets an attribute of a class.
 
     """
 
@@ -167,3 +216,4 @@ class FileCode:
     classes: Mapping[str, tuple[ClassCode, ...]] = field(default_factory=dict)
     assigned: frozenset[str] = frozenset()
     replaced: frozenset[tuple[str, str]] = frozenset()
+    body: FunctionCode | None = None

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from weakref import WeakKeyDictionary
 
-from envcheck.atlas.call_walk import CallWalk, KeywordDemand, SelfCall
+from envcheck.atlas.call_walk import CallWalk
+from envcheck.atlas.called import ClassPatch, KeywordDemand, SelfCall
 from envcheck.atlas.code_summary import SELF, SUPER, FileCode, FunctionCode
 from envcheck.atlas.definitions import Definitions, OwnClass
 from envcheck.atlas.demands import Demand
@@ -28,6 +29,7 @@ class EntryCalls:
         imports: what is imported from other packages, and the names in their modules that are used.
         self_calls: how the object calls its own methods.
         reaches: the methods of the object that each method may call.
+        patches: attributes of other packages' classes that are set.
 
     """
 
@@ -36,6 +38,7 @@ class EntryCalls:
     imports: tuple[Demand, ...]
     self_calls: tuple[SelfCall, ...]
     reaches: Mapping[str, frozenset[str]]
+    patches: tuple[ClassPatch, ...] = ()
 
 
 def definitions(package: PackageReader, version: str) -> Definitions:
@@ -70,6 +73,7 @@ def _walked(code: Definitions, walk: CallWalk) -> EntryCalls:
         (*walk.imports, *walk.attributes),
         tuple(walk.self_calls),
         reaches,
+        tuple(walk.patches),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -23,11 +24,12 @@ _TABLE_METHODS = ("to_dict", "asdict")
 _DEFERRED = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda
 _ENDS = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 _ALL_KEYS = "*"
+_CLASS_NAME = re.compile(r"_*[A-Z]\w*[a-z]\w*")
 
 
 @dataclass(frozen=True)
-class _Spot:
-    """A statement's place in a function.
+class Spot:
+    """The place of a statement in a function.
 
     Attributes:
         guards: the tests around it.
@@ -44,10 +46,12 @@ class _Spot:
     optional: bool = False
     absent: bool = False
 
-    def under(self, *guards: str) -> _Spot:
+    def under(self, *guards: str) -> Spot:
+        """Return the same place under more tests."""
         return replace(self, guards=(*self.guards, *(each for each in guards if each not in self.guards)))
 
-    def expecting(self, errors: Collection[ErrorType]) -> _Spot:
+    def expecting(self, errors: Collection[ErrorType]) -> Spot:
+        """Return the same place in a `try` that catches these errors."""
         return replace(
             self,
             caught=self.caught or TypeError in errors,
@@ -58,10 +62,11 @@ class _Spot:
 
 @dataclass(frozen=True)
 class _GivenValues:
-    """Positional arguments of a call, and the methods of `self` among them."""
+    """Positional arguments of a call; the methods of `self` and the classes among all arguments."""
 
     positional: int = -1
     methods: tuple[tuple[str | int, str], ...] = ()
+    classes: tuple[tuple[str | int, str], ...] = ()
 
 
 @dataclass
@@ -101,11 +106,11 @@ class FunctionReader:
                 bound.add(each.id)
                 self._stored[each.id] = self._stored.get(each.id, 0) + 1
         self.locals = frozenset(bound - {SELF, "cls"})
-        self._block(self.node.body, _Spot())
+        self._block(self.node.body, Spot())
 
     # Statements
 
-    def _block(self, body: Sequence[ast.stmt], spot: _Spot) -> None:
+    def _block(self, body: Sequence[ast.stmt], spot: Spot) -> None:
         for statement in body:
             reader = getattr(self, f"_read_{type(statement).__name__.lower()}", None)
             if reader is not None:
@@ -113,48 +118,46 @@ class FunctionReader:
             elif not isinstance(statement, _DEFERRED):
                 self._children(statement, spot)
 
-    def _children(self, node: ast.AST, spot: _Spot) -> None:
+    def _children(self, node: ast.AST, spot: Spot) -> None:
         for child in ast.iter_child_nodes(node):
             if isinstance(child, ast.expr):
                 self._expression(child, spot)
 
-    def _read_import(self, node: ast.Import, spot: _Spot) -> None:
+    def _read_import(self, node: ast.Import, spot: Spot) -> None:
         for alias in node.names:
             self._import(ImportOrigin(0, alias.name), node, spot)
             local = alias.asname or alias.name.split(".")[0]
             self.imports.setdefault(local, ImportOrigin(0, alias.name if alias.asname else local))
 
-    def _read_importfrom(self, node: ast.ImportFrom, spot: _Spot) -> None:
+    def _read_importfrom(self, node: ast.ImportFrom, spot: Spot) -> None:
         for alias in node.names:
             origin = ImportOrigin(node.level, node.module or "", alias.name)
             self._import(origin, node, spot)
             self.imports.setdefault(alias.asname or alias.name, origin)
 
-    def _import(self, origin: ImportOrigin, node: ast.stmt, spot: _Spot) -> None:
+    def _import(self, origin: ImportOrigin, node: ast.stmt, spot: Spot) -> None:
         if not spot.optional:
             self.imported.append(CodeImport(origin, spot.guards, node.lineno, spot.looped))
 
-    def _read_if(self, node: ast.If, spot: _Spot) -> _Spot:
+    def _read_if(self, node: ast.If, spot: Spot) -> Spot:
         self._expression(node.test, spot)
         test = self._test(node.test)
         if (dotted(node.test) or "").startswith(f"{SELF}."):
             # Acting on a flag resets it, as saving does: a second test of it is seldom true.
             test, again = (UNREADABLE_TEST if test in self._flags else test), test
             self._flags.add(again)
-        self._block(node.body, spot.under(test))
-        self._block(node.orelse, spot.under(_negated(test)))
+        then = UNLESS_RAISED + _negated(test) if ends_in_raise(node.orelse) else test
+        otherwise = UNLESS_RAISED + test if ends_in_raise(node.body) else _negated(test)
+        self._block(node.body, spot.under(then))
+        self._block(node.orelse, spot.under(otherwise))
         ends, otherwise_ends = _ends(node.body), _ends(node.orelse)
         if ends and otherwise_ends:
             return spot.under("False")
         if ends:
-            raised = ends_in_raise(node.body)
-            return spot.under(UNLESS_RAISED + test if raised else _negated(test))
-        if otherwise_ends:
-            raised = ends_in_raise(node.orelse)
-            return spot.under(UNLESS_RAISED + _negated(test) if raised else test)
-        return spot
+            return spot.under(otherwise)
+        return spot.under(then) if otherwise_ends else spot
 
-    def _read_try(self, node: ast.Try, spot: _Spot) -> _Spot:
+    def _read_try(self, node: ast.Try, spot: Spot) -> Spot:
         lenient = [each for each in node.handlers if not ends_in_raise(each.body)]
         caught = expected(node.handlers, _ERRORS)
         self._block(node.body, spot.expecting(caught))
@@ -165,7 +168,7 @@ class FunctionReader:
         returned = _ends(node.body) or any(_ends(each.body) for each in lenient)
         return spot.under(UNREADABLE_TEST) if returned else spot
 
-    def _read_with(self, node: ast.With, spot: _Spot) -> _Spot:
+    def _read_with(self, node: ast.With, spot: Spot) -> Spot:
         for item in node.items:
             self._expression(item.context_expr, spot)
         named = suppressed(node)
@@ -173,7 +176,7 @@ class FunctionReader:
         self._block(node.body, spot.expecting(caught))
         return spot.under("False") if _ends(node.body) else spot
 
-    def _read_for(self, node: ast.For | ast.While, spot: _Spot) -> _Spot:
+    def _read_for(self, node: ast.For | ast.While, spot: Spot) -> Spot:
         self._expression(node.iter if isinstance(node, ast.For) else node.test, spot)
         self._block(node.body, replace(spot, looped=True))
         self._block(node.orelse, spot.under(UNREADABLE_TEST))
@@ -182,12 +185,12 @@ class FunctionReader:
 
     _read_while = _read_for
 
-    def _read_match(self, node: ast.Match, spot: _Spot) -> _Spot:
+    def _read_match(self, node: ast.Match, spot: Spot) -> Spot:
         for case in node.cases:
             self._block(case.body, spot.under(UNREADABLE_TEST))
         return spot.under(UNREADABLE_TEST) if any(_ends(each.body) for each in node.cases) else spot
 
-    def _read_assign(self, node: ast.Assign, spot: _Spot) -> None:
+    def _read_assign(self, node: ast.Assign, spot: Spot) -> None:
         self._expression(node.value, spot)
         match node.targets:
             case [ast.Name(id=name)]:
@@ -198,21 +201,21 @@ class FunctionReader:
             case _:
                 pass
 
-    def _read_annassign(self, node: ast.AnnAssign, spot: _Spot) -> None:
+    def _read_annassign(self, node: ast.AnnAssign, spot: Spot) -> None:
         if node.value is not None:
             self._expression(node.value, spot)
             if isinstance(node.target, ast.Name):
                 self._bind(node.target.id, node.value, spot)
 
-    def _read_delete(self, node: ast.Delete, _spot: _Spot) -> None:
+    def _read_delete(self, node: ast.Delete, _spot: Spot) -> None:
         for target in node.targets:
             if isinstance(target, ast.Subscript):
                 self._forget(target.value, target.slice)
 
-    def _read_expr(self, node: ast.Expr, spot: _Spot) -> None:
+    def _read_expr(self, node: ast.Expr, spot: Spot) -> None:
         self._expression(node.value, spot)
 
-    def _bind(self, name: str, value: ast.expr, spot: _Spot) -> None:
+    def _bind(self, name: str, value: ast.expr, spot: Spot) -> None:
         self._tables.pop(name, None)
         if self._stored.get(name) != 1:
             return
@@ -243,7 +246,7 @@ class FunctionReader:
 
     # Expressions
 
-    def _expression(self, node: ast.expr, spot: _Spot) -> None:
+    def _expression(self, node: ast.expr, spot: Spot) -> None:
         match node:
             case ast.Lambda():
                 return
@@ -268,7 +271,7 @@ class FunctionReader:
             case _:
                 self._children(node, spot)
 
-    def _attribute(self, node: ast.Attribute, spot: _Spot) -> None:
+    def _attribute(self, node: ast.Attribute, spot: Spot) -> None:
         chain = dotted(node)
         if chain == f"{SELF}.{node.attr}":
             self._record(chain, (), (), node, spot, read=True)
@@ -277,7 +280,7 @@ class FunctionReader:
         elif isinstance(node.ctx, ast.Load):
             self._record(chain, (), (), node, spot, read=True)
 
-    def _call(self, node: ast.Call, spot: _Spot) -> None:
+    def _call(self, node: ast.Call, spot: Spot) -> None:
         self._mutate(node)
         for argument in node.args:
             self._expression(argument.value if isinstance(argument, ast.Starred) else argument, spot)
@@ -305,7 +308,7 @@ class FunctionReader:
         keywords: tuple[str, ...],
         unpacked: tuple[str, ...],
         node: ast.expr,
-        spot: _Spot,
+        spot: Spot,
         *,
         read: bool = False,
         given: _GivenValues | None = None,
@@ -324,6 +327,7 @@ class FunctionReader:
                     found.positional,
                     found.methods,
                     spot.absent,
+                    found.classes,
                 )
             )
 
@@ -371,7 +375,14 @@ def _given(node: ast.Call) -> _GivenValues:
         for place, value in (*by_position, *by_name)
         if isinstance(value, ast.Attribute) and dotted(value.value) == SELF
     )
-    return _GivenValues(-1 if starred else len(node.args), methods)
+    named = ((place, dotted(value)) for place, value in (*by_position, *by_name))
+    classes = tuple((place, text) for place, text in named if text and names_a_class(text))
+    return _GivenValues(-1 if starred else len(node.args), methods, classes)
+
+
+def names_a_class(text: str) -> bool:
+    """Return whether a dotted expression is spelt as a class is: `transformers.Trainer`."""
+    return _CLASS_NAME.fullmatch(text.rsplit(".", 1)[-1]) is not None
 
 
 def _negated(test: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from envcheck.atlas.call_walk import KeywordDemand, KeywordUse
+from envcheck.atlas.called import KeywordDemand, KeywordUse
 from envcheck.atlas.code_pair import CodePair
 from envcheck.atlas.definitions import Definitions
 from envcheck.atlas.entry_calls import definitions, entry_calls

@@ -7,11 +7,11 @@ the methods on the way to it must be those of the base, or must pass on to them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 
-from envcheck.atlas.call_walk import SelfCall
+from envcheck.atlas.called import SelfCall
 from envcheck.atlas.code_pair import is_candidate, is_trustworthy
 from envcheck.atlas.code_summary import Parameters
 from envcheck.atlas.conditions import Surroundings, decide
@@ -41,22 +41,36 @@ class _Misfit:
 
 def find_override_gaps(package: PackageReader, partner: PackageReader) -> list[CodeGap]:
     """Return the methods that releases of a partner call in a way that a package's releases do not take."""
-    return _OverridePair(package, partner).gaps()
+    return OverridePair(package, partner).gaps()
 
 
 @dataclass
-class _OverridePair:
+class OverridePair:
+    """Releases of a package and of a partner, whose classes the package's classes derive from.
+
+    Attributes:
+        package: the readers of the package with the classes.
+        partner: the readers of the package with their bases.
+
+    """
+
     package: PackageReader
     partner: PackageReader
     _calls: dict[tuple[str, str], EntryCalls | None] = field(default_factory=dict)
 
     def gaps(self) -> list[CodeGap]:
+        """Return the calls that do not fit."""
         found: dict[tuple[str, str], dict[tuple[str, ...], dict[str, str]]] = {}
         for version in self.package.by_version:
             for owner in overriders(self.package)[version]:
                 whole = self._down_to_the_partner(version, owner)
                 if whole is not None:
-                    self._compare(version, whole, found)
+                    self._compare(version, whole.base, partial(_same, whole), found)
+        return self._rows(found)
+
+    def _rows(
+        self, found: Mapping[tuple[str, str], Mapping[tuple[str, ...], Mapping[str, str]]]
+    ) -> list[CodeGap]:
         return [
             CodeGap(
                 kind=GapKind.OVERRIDE,
@@ -75,16 +89,19 @@ class _OverridePair:
     def _compare(
         self,
         version: str,
-        owner: OverridingClass,
+        base: str,
+        owner_beside: Callable[[str], OverridingClass | None],
         found: dict[tuple[str, str], dict[tuple[str, ...], dict[str, str]]],
     ) -> None:
-        """Add what does not fit between one class and the partner's releases."""
+        """Add what does not fit between one class and the partner's releases.
+
+        `owner_beside` returns what the class is beside a release of the partner.
+        """
         answers: dict[_Misfit, dict[str, str]] = {}
-        known = {
-            release: calls for release in self.partner.by_version if (calls := self._of(release, owner.base))
-        }
+        known = {release: calls for release in self.partner.by_version if (calls := self._of(release, base))}
         for release, calls in known.items():
-            for misfit, place in _misfits(owner, calls, self._beside(release)):
+            owner = owner_beside(release)
+            for misfit, place in _misfits(owner, calls, self._beside(release)) if owner else ():
                 answers.setdefault(misfit, {})[release] = place
         for misfit, failing in answers.items():
             otherwise = {
@@ -101,7 +118,7 @@ class _OverridePair:
                 if not is_candidate(each)
             ]
             if is_trustworthy(told):
-                key = misfit.entry, f"{owner.base}.{misfit.method}({misfit.surplus})"
+                key = misfit.entry, f"{base}.{misfit.method}({misfit.surplus})"
                 rows = found.setdefault(key, {}).setdefault(tuple(failing), {})
                 rows[version] = next(iter(failing.values()))
 
@@ -147,6 +164,10 @@ class _OverridePair:
             windows=self.partner.window(release),
             absent=elsewhere() - {self.partner.name},
         )
+
+
+def _same(owner: OverridingClass, _release: str) -> OverridingClass:
+    return owner
 
 
 @lru_cache(maxsize=64)

@@ -8,12 +8,15 @@ may be one.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
 from envcheck.atlas.syntax import dotted, parsed
 
-_SETS = b"setattr("
+_SET_ON = re.compile(rb"\bsetattr\(\s*(\w+)")
+_OBJECTS = (b"self", b"cls")
+"""First names of what `setattr` changes in most files; no module has such a name."""
 
 
 class PatchedNames(NamedTuple):
@@ -32,29 +35,29 @@ def patched_names(content: bytes, module: str, tops: Collection[str]) -> Iterato
 
     `module` is the file's own dotted path, and `tops` are the import names of the package.
     """
-    if _SETS not in content:
+    if not any(root not in _OBJECTS for root in _SET_ON.findall(content)):
         return
     tree = parsed(content)
     if tree is None:
         return
-    paths = dict(_imported(tree, module))
-    texts = frozenset(_texts(tree))
-    for node in ast.walk(tree):
+    nodes = [*ast.walk(tree)]
+    paths = dict(_imported(nodes, module))
+    for node in nodes:
         if isinstance(node, ast.Assign):
             paths.update(_modules_taken(node, paths))
-    for node in ast.walk(tree):
+    for node in nodes:
         match node:
             case ast.Call(func=ast.Name(id="setattr"), args=[target, name, _]):
                 path = _path(target, paths)
                 if path.split(".")[0] in tops:
-                    yield PatchedNames(path, frozenset(_texts(name)) or texts)
+                    yield PatchedNames(path, frozenset(_texts(name)) or frozenset(_texts(tree)))
             case _:
                 pass
 
 
-def _imported(tree: ast.Module, module: str) -> Iterator[tuple[str, str]]:
+def _imported(nodes: Iterable[ast.AST], module: str) -> Iterator[tuple[str, str]]:
     """Yield each name that an import binds, with the path that it stands for."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield (alias.asname, alias.name) if alias.asname else (alias.name.split(".")[0],) * 2

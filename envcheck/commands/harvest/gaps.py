@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from envcheck.atlas.binary_gaps import find_binary_gaps
+from envcheck.atlas.class_patches import find_patch_gaps
 from envcheck.atlas.entries import entries_seen_by, use_entries
 from envcheck.atlas.gaps import CodeGap
 from envcheck.atlas.import_guards import find_import_guards
@@ -37,6 +38,7 @@ READERS: tuple[Callable[[PackageReader, PackageReader], list[CodeGap]], ...] = (
     find_import_guards,
     find_keyword_gaps,
     find_override_gaps,
+    find_patch_gaps,
     find_registrations,
 )
 """The functions that search for gaps in the code of a package and a partner."""
@@ -57,6 +59,7 @@ _READINGS = {
     "overrides": "overriding",
     "registered": "registrations",
     "import calls": "import_calls",
+    "patches": "class_patches",
 }
 """The kinds of readings of a release, each with the module that makes it.
 
