@@ -59,12 +59,12 @@ def unmet_requirements(
 
 
 def _unmet(requirement: UserRequirement, version: str | None) -> str:
-    package, specifier, origin, wanted = requirement
+    package, origin = requirement.package, requirement.origin
     if version is None:
-        return f"lacks {package} ({origin})" if wanted else ""
+        return f"lacks {package} ({origin})" if requirement.wanted else ""
     if admits(requirement, version):
         return ""
-    return f"has {package} {version}, {origin} asks for {package}{specifier}"
+    return f"has {package} {version}, {origin} asks for {package}{requirement.specifier}"
 
 
 def admits(requirement: UserRequirement, version: str) -> bool:
