@@ -111,3 +111,54 @@ def test_other_wordings_are_diagnosed_as_the_case(case: str, text: str) -> None:
     noise = "  0%|          | 0/60 [00:00<?, ?it/s]\n"
     found = diagnosed(f"{noise}{text}\n{noise}".encode())
     assert case in {each.signature.case for each in found.matches}
+
+
+@pytest.mark.parametrize(
+    ("case", "text"),
+    [
+        (
+            "deepspeed0185-zero2-torch231",
+            (
+                'Traceback (most recent call last):\n  File "/home/me/train.py", line 44, in hook\n'
+                "    self.end = out.grad_fn.next_functions[0][0]\n"
+                "AttributeError: 'NoneType' object has no attribute 'next_functions'\n"
+            ),
+        ),
+        (
+            "xformers-v100",
+            (
+                "NotImplementedError: No operator found for `memory_efficient_attention_forward` with inputs:\n"
+                "`flshattF@0.0.0` is not supported because:\n    xFormers wasn't build with CUDA support\n"
+                "    requires device with capability > (7, 5) but your GPU has capability (7, 0) (too old)\n"
+            ),
+        ),
+        (
+            "xformers-v100",
+            (
+                "NotImplementedError: No operator found for `memory_efficient_attention_forward` with inputs:\n"
+                "    requires device with capability > (8, 0) but your GPU has capability (7, 5) (too old)\n"
+            ),
+        ),
+        (
+            "swanlab-transformers-4490",
+            "ValueError: wanddb is not supported, only azure_ml, mlflow, tensorboard, wandb are supported.\n",
+        ),
+        (
+            "transformers5180-peft0191",
+            (
+                "ValueError: The version of PEFT you are using is not compatible, please use a version that is "
+                "greater than 0.5.0\n"
+            ),
+        ),
+        (
+            "cpu-allocator-out-of-memory",
+            "MemoryError: Unsloth: Your GPU ran out of memory loading vLLM with standby mode enabled.\n",
+        ),
+        (
+            "cuda-out-of-memory",
+            "RuntimeError: CUDA out of memory occurred when warming up sampler with 1024 dummy requests.\n",
+        ),
+    ],
+)
+def test_the_text_of_another_failure_is_no_match(case: str, text: str) -> None:
+    assert case not in {match.signature.case for match in diagnosed(text.encode()).matches}
