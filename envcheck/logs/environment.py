@@ -24,6 +24,7 @@ from envcheck.core.facts import (
     normalised,
     package_key,
 )
+from envcheck.logs.stated_versions import lines_of_others, list_forms
 
 Tables = Mapping[str, Sequence[Mapping[str, Any]]]
 
@@ -39,8 +40,11 @@ class Printed(NamedTuple):
 
 def facts(text: str, number: int, tables: Tables, vocabulary: Vocabulary) -> Iterator[Printed]:
     """Yield the values that a text prints; `number` is that of its first line."""
+    others = _OtherEnvironments(text, tables)
     for row in tables.get("log_fact", ()):
         for match in _matches(row, text):
+            if row.get("written") and others.have(text.count("\n", 0, match.start())):
+                continue
             groups = match.groupdict()
             key = row["key"].replace("*", normalised(groups.get("package") or ""))
             device = int(groups.get("device", 0)) if key.startswith("gpu.") else None
@@ -49,10 +53,24 @@ def facts(text: str, number: int, tables: Tables, vocabulary: Vocabulary) -> Ite
                 yield Printed(key, value, device, number + text.count("\n", 0, match.start()))
     for row in tables.get("log_listing", ()):
         for package, version, line in _listed_packages(row, text):
-            if versions.parse(version) is not None:
+            if versions.parse(version) is not None and not (row.get("written") and others.have(line)):
                 name = row.get("renamed", {}).get(package, package)
                 key = "python.version" if name == "python" else package_key(normalised(name))
                 yield Printed(key, version, None, number + line)
+
+
+class _OtherEnvironments:
+    """Say which lines of a text list another environment, by the sentence above; read only when asked."""
+
+    def __init__(self, text: str, tables: Tables) -> None:
+        self._text, self._tables = text, tables
+        self._lines: frozenset[int] | None = None
+
+    def have(self, line: int) -> bool:
+        """Return whether a line, counted from 0, need not be of the environment that failed."""
+        if self._lines is None:
+            self._lines = lines_of_others(self._text, list_forms(self._tables))
+        return line in self._lines
 
 
 def _matches(row: Mapping[str, Any], text: str) -> Iterator[re.Match[str]]:

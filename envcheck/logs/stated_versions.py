@@ -12,8 +12,8 @@ which. So a line counts only if nothing but releases, labels and an installer's 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from envcheck.core import versions
 from envcheck.core.facts import Fact, Inventory, Known, Tri, normalised, package_key
@@ -36,29 +36,35 @@ _WHEEL = re.compile(
     r"(?:^|[\s/])(?P<name>[A-Za-z]\w{0,60})-(?P<version>\d[\w.]{0,60})(?:(?:\+|%2B)[\w.]{1,60})?"
     r"-(?:cp|py)\d\S{0,120}\.whl\b"
 )
-_NOT_PROSE = re.compile(
-    r"(?i)environment|env|versions?|packages?|dependencies|librar(?:y|ies)|software|system|info|platform|setup"
-    r"|installed|available|warning|debug|using|and|gpus?|nvidia|driver|os|linux|windows|macos|ubuntu|debian"
-    r"|pip3?|python3?|uv|conda|mamba|poetry|install|add|sudo|base|venv"
-    r"|installing|successfully|collecting|downloading|processing|cached|https?|[kmg]b|eta|tar\.gz"
-    r"|torch|torchvision|torchaudio|transformers|trl|peft|accelerate|datasets|deepspeed|bitsandbytes|unsloth"
-    r"|xformers|flash[-_]attn|vllm|triton|numpy|tokenizers|safetensors|huggingface[-_]hub|wandb|sentencepiece"
-)
-"""Labels, words of an installer's command and output, and names that often stand there without a version."""
-
 _PROMPT = re.compile(r"\s*(?:\([\w.-]{1,60}\) ?)?(?:[\w.-]{1,60}@[\w.-]{1,60}\S{0,80})?(?:[$%#!>]|RUN )")
 _BETWEEN_WORDS = re.compile(r"[\s,;:()\[\]{}\"'`|=&]+")
 _UNFINISHED = re.compile(r"(?i)(?:,|\b(?:with|and|or|on|in|of|for|to|under|than|from|by))[ \r]{0,9}$")
-_OF_OTHERS = re.compile(
-    r"(?i)\b(?:work|run|ran\b|fine|fix|solv|solution|requir|need|depend|support|upgrad|downgrad|updat|try|tried"
-    r"|should|would|instead|before|previous|other|another|old|new|colleague).{0,80}:[ *\r]{0,9}$"
-)
-"""The line above a list that need not be of the environment that failed: `It works with:`."""
-
 _OTHER_NAMES = {"pytorch": "torch"}
+
+Tables = Mapping[str, Sequence[Mapping[str, Any]]]
 
 Versions = Mapping[str, tuple[str, ...]]
 """Versions by the package's name on the index; `python` stands for Python itself."""
+
+
+class ListForms(NamedTuple):
+    """Hold what tells a list of releases from a sentence, and a list of one's own from that of others.
+
+    `labels` matches a whole word that may stand in a list, and `of_others` the line above a list that need
+    not be of the environment that failed, such as `It works with:`.
+    """
+
+    labels: re.Pattern[str]
+    of_others: re.Pattern[str]
+
+
+def list_forms(tables: Tables) -> ListForms:
+    """Return the words of compat/tables/log.toml on lists of releases."""
+    labels, others = (
+        "|".join(word for row in tables.get(name, ()) for word in row["words"]) or r"\b\B"
+        for name in ("list_label", "list_of_others")
+    )
+    return ListForms(re.compile(f"(?i){labels}"), re.compile(rf"(?i)\b(?:{others}).{{0,80}}:[ *\r]{{0,9}}$"))
 
 
 class StatedVersions(NamedTuple):
@@ -75,11 +81,11 @@ class StatedVersions(NamedTuple):
         return self.printed.get(package) or self.written.get(package, ())
 
 
-def stated_versions(texts: Iterable[str], printed: Inventory) -> StatedVersions:
+def stated_versions(texts: Iterable[str], printed: Inventory, forms: ListForms) -> StatedVersions:
     """Return the versions that texts state; `printed` are the facts that known tools print in them."""
     found: dict[str, dict[str, None]] = {}
     for text in texts:
-        for name, version in _mentions(text[:_SEARCHED].split("\n")):
+        for name, version in _mentions(text[:_SEARCHED].split("\n"), forms):
             found.setdefault(_OTHER_NAMES.get(name, name), {})[version] = None
     facts = {
         key.removeprefix("pkg.").removesuffix(".version"): (str(fact.value),)
@@ -90,33 +96,53 @@ def stated_versions(texts: Iterable[str], printed: Inventory) -> StatedVersions:
     return StatedVersions(written, facts)
 
 
-def _mentions(lines: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Yield the packages and versions that stand in lines without prose."""
+def lines_of_others(text: str, forms: ListForms) -> frozenset[int]:
+    """Return the lines, counted from 0, in lists that need not be of the environment that failed."""
+    lines = _lines_without_prose(text[:_SEARCHED].split("\n"), forms)
+    return frozenset(line.number for line in lines if line.of_others)
+
+
+class _ListLine(NamedTuple):
+    """A line without prose; `of_others` says that the sentence above it speaks of another environment."""
+
+    number: int
+    pattern: re.Pattern[str]
+    text: str
+    of_others: bool
+
+
+def _lines_without_prose(lines: Iterable[str], forms: ListForms) -> Iterator[_ListLine]:
     of_others = False
-    for line in lines:
+    for number, line in enumerate(lines):
         if len(line) > _LONGEST_LINE:
             continue
         pattern = _WHEEL if ".whl" in line else _MENTION
-        if _has_prose(pattern.sub(" ", line)):
-            of_others = bool(_UNFINISHED.search(line) or _OF_OTHERS.search(line))
-        elif not of_others:
-            for match in pattern.finditer(line):
-                yield normalised(match["name"]), match["version"]
+        if _has_prose(pattern.sub(" ", line), forms):
+            of_others = bool(_UNFINISHED.search(line) or forms.of_others.search(line))
+        else:
+            yield _ListLine(number, pattern, line, of_others)
 
 
-def _has_prose(rest: str) -> bool:
+def _mentions(lines: Iterable[str], forms: ListForms) -> Iterator[tuple[str, str]]:
+    """Yield the packages and versions that stand in lines without prose."""
+    for line in _lines_without_prose(lines, forms):
+        for match in line.pattern.finditer(line.text) if not line.of_others else ():
+            yield normalised(match["name"]), match["version"]
+
+
+def _has_prose(rest: str, forms: ListForms) -> bool:
     """Return whether a line has words of a sentence beside the releases; `rest` is the line without these."""
     prompt = _PROMPT.match(rest)
     words = _BETWEEN_WORDS.split(rest[prompt.end() if prompt else 0 :])
-    return any(not _may_stand_in_a_list(word) for word in words)
+    return any(not _may_stand_in_a_list(word, forms) for word in words)
 
 
-def _may_stand_in_a_list(word: str) -> bool:
+def _may_stand_in_a_list(word: str, forms: ListForms) -> bool:
     """Return whether a word is a label, a part of a command, an option, a path or no word at all."""
     if word.startswith("-") or (word.isascii() and any(each == "/" or each.isdigit() for each in word)):
         return True
     bare = word.strip("-*•.!?>#$%~<_\\\r")
-    return not bare or _NOT_PROSE.fullmatch(bare) is not None
+    return not bare or forms.labels.fullmatch(bare) is not None
 
 
 def contradicts_releases(releases: Mapping[str, str], stated: StatedVersions) -> bool:

@@ -28,7 +28,7 @@ from envcheck.logs.diagnosis import Cause, Diagnosis, EnvironmentMatch
 from envcheck.logs.events import Log
 from envcheck.logs.installed import installed_already
 from envcheck.logs.line_format import log_patterns
-from envcheck.logs.stated_versions import stated_versions
+from envcheck.logs.stated_versions import list_forms, stated_versions
 from envcheck.reports import code_conditions
 from envcheck.reports.explanation import Explanation, RefusedAnswer
 from envcheck.rules import conditional, derive
@@ -80,7 +80,7 @@ def explain_chunks(
         beside = judged.subject.replace("(named by --python)", "(beside the command)")
         judged = judged._replace(subject=beside)
     report = _report_on(request, judged, known.matrix)
-    stated = stated_versions((piece for piece, _ in _texts(text)), printed)
+    stated = stated_versions((piece for piece, _ in _texts(text)), printed, list_forms(tree["tables"]))
     diagnosis = log_diagnosis.diagnose(text.log, signatures, partial(may_be_about, known, stated))
     diagnosis = _without_contradicted(diagnosis, text.log, report, tree["tables"])
     replaced = library_answers.replaced_method(diagnosis.cause) if diagnosis.cause else ()

@@ -79,3 +79,30 @@ def test_what_pip_and_uv_say_of_an_installation_is_read(
     text: str, facts: dict[str, object], keys: Vocabulary
 ) -> None:
     assert listed(text, keys) == facts
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "It works with:\ntrl 0.11.4\n",
+        "Training runs on the old machine with these:\n\n- transformers: 4.57.1\n- trl: 0.11.4\n",
+        "My colleague has:\ntorch==2.6.0\ntrl==0.11.4\n",
+        "The other environment:\ntorch      2.6.0\ntransformers  4.57.1\ntrl  0.11.4\n",
+    ],
+)
+def test_a_list_below_a_sentence_on_another_environment_is_not_what_is_installed(
+    text: str, keys: Vocabulary
+) -> None:
+    assert listed(text, keys) == {}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "It fails with:\ntrl 0.11.4\n",
+        "Package versions:\n\ntrl 0.11.4\n",
+        "It works with:\npeft 0.12.0\nBut mine is another one\ntrl 0.11.4\n",
+    ],
+)
+def test_a_list_below_another_sentence_is_what_is_installed(text: str, keys: Vocabulary) -> None:
+    assert listed(text, keys) == {"pkg.trl": "0.11.4"}

@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from envcheck.commands import explain
+from envcheck.commands import explain, loading
 from envcheck.commands.examine import ExamineRequest
 from envcheck.core.facts import Fact, Inventory, Known
 from envcheck.host.machine import Host
-from envcheck.logs.stated_versions import contradicts_releases, stated_versions
+from envcheck.logs.stated_versions import contradicts_releases, list_forms, stated_versions
 from envcheck.reports.explanation import Explanation
+
+FORMS = list_forms(loading.source_tree()["tables"])
 
 UNDEFINED = (
     "ImportError: /opt/conda/lib/python3.10/site-packages/flash_attn_2_cuda.cpython-310-x86_64-linux-gnu.so: "
@@ -44,7 +46,7 @@ OF_FLASH_ATTN_28 = "flash-attn-28-torch26-abi"
     ],
 )
 def test_versions_as_people_write_them_are_read(text: str, package: str, stated: tuple[str, ...]) -> None:
-    assert stated_versions([text], Inventory()).of(package) == stated
+    assert stated_versions([text], Inventory(), FORMS).of(package) == stated
 
 
 @pytest.mark.parametrize(
@@ -69,7 +71,7 @@ def test_versions_as_people_write_them_are_read(text: str, package: str, stated:
     ],
 )
 def test_a_sentence_states_none(text: str) -> None:
-    written = stated_versions([text], Inventory()).written
+    written = stated_versions([text], Inventory(), FORMS).written
 
     assert not {"torch", "transformers", "deepspeed"} & {*written}
 
@@ -87,7 +89,7 @@ def test_a_sentence_states_none(text: str) -> None:
 def test_a_long_line_is_read_in_linear_time(line: str) -> None:
     before = time.process_time()
 
-    stated_versions([line, *(line[:4_000] for _ in range(15))], Inventory())
+    stated_versions([line, *(line[:4_000] for _ in range(15))], Inventory(), FORMS)
 
     assert time.process_time() - before < 0.5
 
@@ -95,7 +97,7 @@ def test_a_long_line_is_read_in_linear_time(line: str) -> None:
 def test_what_a_tool_prints_outweighs_what_is_written() -> None:
     printed = Inventory({"pkg.torch": Fact("pkg.torch", Known("2.6.0+cu124"))})
 
-    stated = stated_versions(["torch==2.1.0"], printed)
+    stated = stated_versions(["torch==2.1.0"], printed, FORMS)
 
     assert stated.of("torch") == ("2.6.0+cu124",)
     assert contradicts_releases({"torch": ">=2.7"}, stated)
@@ -103,7 +105,7 @@ def test_what_a_tool_prints_outweighs_what_is_written() -> None:
 
 
 def test_versions_on_both_sides_of_a_bound_exclude_nothing() -> None:
-    stated = stated_versions(["transformers==4.48.0", "pip install transformers==4.57.1"], Inventory())
+    stated = stated_versions(["transformers==4.48.0", "pip install transformers==4.57.1"], Inventory(), FORMS)
 
     assert not contradicts_releases({"transformers": ">=4.50"}, stated)
 
