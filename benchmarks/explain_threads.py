@@ -110,6 +110,11 @@ Sample 23 was drawn by trainers, libraries, systems and kinds of failures, 2024 
 40 logs of 40 threads. Of nine, frames or the last line were completed from the thread or from the code.
 Its rows were committed before `explain` ran, with the SHA-256 of the expectations and logs:
 01979f2fffc551024cf22ad97df4eb37a448aebb1ee8c1a15d795286312ddcba.
+
+Sample 24 is a smaller one that was drawn after the mending of sample 23: 13 logs of 13 threads, mostly about
+libraries that do not load, names that moved and signals; two lines were completed. Its rows were committed
+before `explain` ran, with the SHA-256 of the expectations and logs:
+06b089d0a5a3f8bafa6bef28ba2675258d392a602bda444f3a6cf14dbda30850.
 """
 
 from __future__ import annotations
