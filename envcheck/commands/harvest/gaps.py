@@ -22,6 +22,7 @@ from envcheck.atlas.registrations import find_registrations
 from envcheck.atlas.repeats import without_repeats
 from envcheck.atlas.symbol_gaps import find_symbol_gaps
 from envcheck.commands.harvest.code_digest import code_digest, short_digest
+from envcheck.commands.harvest.kept_rows import rows_with_kept
 from envcheck.commands.harvest.store import ReleaseStore
 from envcheck.core.errors import InputError
 from envcheck.core.rules import AtlasRow
@@ -78,7 +79,8 @@ class StoredReaders:
         """Take the store and the packages that are compared with one another."""
         use_shipped_entries()
         self._store = store
-        self._packages = " ".join(sorted(packages))  # what one asks depends on the predicates of the others
+        # What one asks depends on the predicates of the others that are stored.
+        self._packages = " ".join(sorted(each for each in packages if store.versions(each, candidates=True)))
         self._kept: list[_Kept] = []
         self.readers: dict[str, PackageReader] = {}
         for package in packages:
@@ -193,9 +195,13 @@ def write_gap_tables(store: ReleaseStore, options: GapOptions, tell: Tell) -> st
     """Write `gaps/PACKAGE.toml` of the asking packages below a folder; return a line about it.
 
     Raises:
-        InputError: a stored release cannot be read, or a file cannot be written.
+        InputError: a stored release cannot be read, a file cannot be written, or the store lacks packages and
+            rows would be lost.
     """
     stored = StoredReaders(store, [*options.packages])
+    missing = [each for each in options.packages if each not in stored.readers]
+    if missing:
+        tell(f"{len(missing)} packages are not stored: rows about them stay as they are")
     size = count = 0
     for package in options.asking:
         if package not in stored.readers:
@@ -204,6 +210,7 @@ def write_gap_tables(store: ReleaseStore, options: GapOptions, tell: Tell) -> st
         rows = [*code_rows(package, stored.readers), *binary_rows(listed, options.table)]
         rows += symbol_rows(listed, store)
         stored.save()
+        rows = rows_with_kept(rows, options.folder, package, missing, options.table)
         tell(f"{package}: {len(rows)} gaps")
         file = options.folder / "gaps" / f"{package}.toml"
         if rows or file.is_file():
