@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -84,7 +85,11 @@ def explain_chunks(
     diagnosis = log_diagnosis.diagnose(text.log, signatures, partial(may_be_about, known, stated))
     diagnosis = _without_contradicted(diagnosis, text.log, report, tree["tables"])
     replaced = library_answers.replaced_method(diagnosis.cause) if diagnosis.cause else ()
-    if replaced or _is_in_copy_of_library(diagnosis.cause, tree["tables"]):
+    if (
+        replaced
+        or _is_in_copy_of_library(diagnosis.cause, tree["tables"])
+        or _is_in_program_run_as_module(diagnosis.cause)
+    ):
         diagnosis = log_diagnosis.without_blame(diagnosis)
     missing = missing_answer(diagnosis, known, report.inventory)
     if missing is not None and diagnosis.cause is not None:
@@ -225,6 +230,28 @@ def _is_in_copy_of_library(cause: Cause | None, tables: Mapping[str, Sequence[Ma
         for row in tables.get("library_copy", ())
         for folder in row["folders"]
     )
+
+
+_MODULE_RUN = re.compile(
+    r'File "[^"\n]{0,300}\brunpy(?:\.py)?[^"\n]{0,9}", line \d+, in _run_code\n(?:(?! *File ").*\n){0,3}'
+    r' *File "(?P<folder>[^"\n]{1,500})[/\\][^"/\\\n]+", line \d+, in <module>'
+)
+"""The first file of a program that was started with `python -m`."""
+
+
+def _is_in_program_run_as_module(cause: Cause | None) -> bool:
+    """Return whether the failing line is in the package whose module was started with `python -m`.
+
+    Such a package is a project that others wrote as often as the user's own.
+    """
+    if cause is None or cause.place is None:
+        return False
+    started = _MODULE_RUN.search(cause.event.text)
+    if started is None or "/" not in cause.place.file.replace("\\", "/"):
+        return False
+    folder = started["folder"].replace("\\", "/")
+    above = folder.rpartition("/")[0] or folder
+    return cause.place.file.replace("\\", "/").startswith((f"{folder}/", f"{above}/"))
 
 
 def _with_kind_of_settings(cause: Cause) -> Cause:

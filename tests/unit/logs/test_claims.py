@@ -965,3 +965,30 @@ def test_a_module_of_a_project_is_not_called_the_users_own_code(
 
     assert f"{asks} the module verl.utils.parser, which no release of verl" in found
     assert ("your own code" in found) is (asks == "your own code asks for")
+
+
+@pytest.mark.parametrize(
+    ("started", "own"),
+    [
+        (("<frozen runpy>", 88, "_run_code", "exec(code)"), False),
+        (("/home/me/x/run.py", 8, "main", "go()"), True),
+    ],
+)
+def test_a_program_that_was_started_as_a_module_is_not_called_the_users_own(
+    explained: Explain, started: tuple[str, int, str, str], *, own: bool
+) -> None:
+    frames = [
+        started,
+        ("/home/me/mlx-vlm/mlx_vlm/lora.py", 178, "<module>", "main(args)"),
+        (
+            "/home/me/mlx-vlm/mlx_vlm/trainer/trainer.py",
+            89,
+            "__getitem__",
+            'self.config["image_token_index"]',
+        ),
+    ]
+
+    found = explained(traceback("KeyError: 'image_token_index'", *frames))
+
+    assert (cause_of(found).kind == "code") is own
+    assert ("own code" in answer(found)) is own
