@@ -158,6 +158,8 @@ def diagnose(
         and cause not in (*survived, *follows)
         and not _is_quoted_by(cause.event, first.event)
     ]
+    follows += (closing := [cause for cause in apart if _closes_a_build(cause)])
+    apart = [cause for cause in apart if cause not in closing]
     home = log.events.index(first.event)
     own_first = sorted(
         matches, key=lambda match: (not _touches(match, home, first.event), -match.score, match.lines)
@@ -443,6 +445,12 @@ def _says_only_that_it_failed(cause: Cause) -> bool:
         raised.name.endswith(_OF_ENDS) or raised.message.startswith(_OF_BUILDS)
         for raised in cause.event.exceptions
     )
+
+
+def _closes_a_build(cause: Cause) -> bool:
+    """Return whether a cause only reports that a process or a build failed, in an exception or in a line."""
+    by_line = cause.match is None and cause.event.form is not None and cause.event.form.closing
+    return by_line or _says_only_that_it_failed(cause)
 
 
 def _error_of_a_tool(first: Cause | None, causes: Iterable[Cause]) -> Cause | None:

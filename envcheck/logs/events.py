@@ -43,12 +43,14 @@ class FailureForm(NamedTuple):
     """What the form of a line shows about a failure: its kind, its meaning, advice; texts may be empty.
 
     `aside` marks what a run may print without failing: it counts only if nothing else in the log failed.
+    `closing` marks what only reports that a build failed, whose reason another line tells.
     """
 
     kind: str = "unknown"
     means: str = ""
     advice: str = ""
     aside: bool = False
+    closing: bool = False
 
 
 class Event(NamedTuple):

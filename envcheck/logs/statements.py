@@ -319,4 +319,5 @@ def _form(row: Mapping[str, Any]) -> FailureForm:
         row.get("means", ""),
         row.get("advice", ""),
         aside=row.get("aside", False),
+        closing=row.get("closing", False),
     )

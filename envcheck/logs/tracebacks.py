@@ -336,6 +336,7 @@ def source_above(texts: Sequence[str]) -> tuple[str, str]:
 
 
 _OF_MISSING_LIBRARY = re.compile(r"\w+ requires the .{1,60} library but it was not found")
+_PLACE_IN_YAML = re.compile(r' *in "[^"\n]{1,400}", line \d+, column \d+')
 _OF_NCCL = re.compile(r"NCCL [Ee]rror in: ")
 _RESULT_OF_NCCL = re.compile(r"nccl[A-Z]\w+: |Last error:")
 
@@ -343,9 +344,12 @@ _RESULT_OF_NCCL = re.compile(r"nccl[A-Z]\w+: |Last error:")
 def goes_on(raised: Raised, text: str) -> bool:
     """Return whether the next line belongs to a message.
 
-    A bracket is open, NCCL says what failed, or transformers and diffusers name a library that is missing.
+    A bracket is open, NCCL says what failed, YAML names a place, or transformers and diffusers name a library
+    that is missing.
     """
     message = raised.message
+    if raised.name.startswith("yaml."):
+        return _PLACE_IN_YAML.match(text) is not None
     if not message:
         return _OF_MISSING_LIBRARY.match(text) is not None
     if _OF_MISSING_LIBRARY.match(message) and not message.endswith((".", "`")):

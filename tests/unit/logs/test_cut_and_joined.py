@@ -101,3 +101,20 @@ def test_the_standard_library_is_no_package(message: str, lacks: str) -> None:
     missing = missing_name(cause_of(f"{message}\n").event, TABLES)
     assert missing is not None
     assert missing.lacks == lacks
+
+
+@pytest.mark.parametrize(
+    ("below", "ending"),
+    [
+        ('  in "config.yml", line 12, column 16', 'not allowed here in "config.yml", line 12, column 16'),
+        ("  in all files of the folder", "not allowed here"),
+    ],
+)
+def test_the_place_in_a_yaml_file_belongs_to_the_message(below: str, ending: str) -> None:
+    log = (
+        f'Traceback (most recent call last):\n  File "{LIBRARY}/yaml/scanner.py", line 577, in fetch_value\n'
+        f"    raise error\nyaml.scanner.ScannerError: mapping values are not allowed here\n{below}\n"
+    )
+    told = cause_of(log).told
+    assert told is not None
+    assert told.message.endswith(ending)

@@ -618,3 +618,26 @@ def test_a_line_of_the_user_is_the_cause_only_if_python_itself_refuses_it(
 
     assert cause is not None
     assert cause.kind == kind
+
+
+LINKER = "/usr/bin/ld: cannot find -lcuda: No such file or directory\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "follow", "apart"),
+    [
+        (f"{LINKER}collect2: error: ld returned 1 exit status\n", 1, 0),
+        (
+            f"{LINKER}collect2: error: ld returned 1 exit status\nninja: build stopped: subcommand failed.\n",
+            1,
+            0,
+        ),
+        (f"{LINKER}bash: deepspeed: command not found\n", 0, 1),
+    ],
+)
+def test_a_line_that_only_closes_a_build_follows_from_its_error(text: str, follow: int, apart: int) -> None:
+    found = diagnosed(text)
+
+    assert found.cause is not None
+    assert found.cause.event.text.startswith("/usr/bin/ld")
+    assert (len(found.consequences), len(found.apart)) == (follow, apart)
