@@ -259,6 +259,9 @@ KEYS = {
     "train.tf32": Key(
         Kind.FLAG, "float32 matrix products in TF32", phrases={"true": "TF32", "false": "no TF32"}
     ),
+    "train.vllm_device": Key(
+        Kind.WORD, "the GPU on which TRL 0.14 and 0.15 start vLLM; auto is the one after the last process"
+    ),
     "train.device_map": Key(Kind.WORD, "device_map the model is loaded with; none if it is given none"),
     "train.liger_kernel": Key(
         Kind.FLAG,

@@ -415,3 +415,32 @@ def test_activation_checkpointing_counts_under_its_own_name(tmp_path: Path) -> N
     text = "lr: 1.0e-5\nbatch_size: 8\nfsdp_config: {activation_checkpointing: true}\nprecision: amp_bf16\n"
     found = facts(tmp_path, {"a.yaml": text})
     assert (found["gradient_checkpointing"], found["precision"]) == (True, "bf16")
+
+
+@pytest.mark.parametrize(
+    ("options", "attention"),
+    [
+        ("--packing true", "sdpa"),
+        ("--padding_free true", "sdpa"),
+        ("--packing true --attn_impl flash_attn", "flash_attention_2"),
+        ("--padding_free true --use_flash_attn true", "flash_attention_2"),
+        ("--packing true --attn_impl $KERNEL", None),
+        ("--packing false", None),
+    ],
+)
+def test_swift_without_a_name_of_the_attention_packs_with_another_one(
+    tmp_path: Path, options: str, attention: str | None
+) -> None:
+    script = f"swift sft --model m --train_type lora {options}\n"
+    assert facts(tmp_path, {"run.sh": script}).get("attention") == attention
+
+
+@pytest.mark.parametrize("trainer", ["OnlineDPOTrainer", "XPOTrainer", "NashMDTrainer"])
+def test_trainers_that_subclass_online_dpo_train_by_it(tmp_path: Path, trainer: str) -> None:
+    program = f"from trl import {trainer}\ntrainer = {trainer}(model=m, args=a)\ntrainer.train()\n"
+    assert facts(tmp_path, {"train.py": program})["method"] == "online_dpo"
+
+
+def test_the_gpu_that_trl_starts_vllm_on_is_read(tmp_path: Path) -> None:
+    script = "python grpo.py --use_vllm true --vllm_device cuda:0 --num_generations 4\n"
+    assert facts(tmp_path, {"run.sh": script})["vllm_device"] == "cuda:0"
