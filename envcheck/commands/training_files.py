@@ -23,7 +23,7 @@ from envcheck.host.files import is_file, path_exists, read_file, resolve_links
 from envcheck.host.package_files import shipped_text, source_texts
 from envcheck.training_config import dialects, merge, readers, source_lines
 from envcheck.training_config.dialects import Dialect, recognised
-from envcheck.training_config.document import Document, Reference, Section, Setting
+from envcheck.training_config.document import Document, ProgramSource, Reference, Section, Setting
 from envcheck.training_config.hydra_defaults import hydra_defaults
 from envcheck.training_config.interpret import Interpretation, understood
 
@@ -115,8 +115,17 @@ class _NamedFileReader:
         except InputError as error:
             self.diagnostics.append(Diagnostic(Severity.ERROR, UNREADABLE, error.problem, (error.place,)))
 
-    def _read_file(self, path: Path, name: str, dialect: str = "", launch: int = 0) -> None:
+    def _read_file(
+        self,
+        path: Path,
+        name: str,
+        dialect: str = "",
+        launch: int = 0,
+        read_by: ProgramSource | None = None,
+    ) -> None:
         """Read a file once for each launch; `dialect` overrides the one that its content suggests.
+
+        `read_by` is the code of the program that is given the file.
 
         Raises:
             InputError: it cannot be read, or the files name one another in a cycle or too long a chain.
@@ -134,12 +143,20 @@ class _NamedFileReader:
             raise InputError(name, "UTF-16: save it as UTF-8")
         self._chain.append(resolved)
         try:
-            self._read_text(data.decode("utf-8", "replace"), name, path.parent, dialect, launch)
+            self._read_text(data.decode("utf-8", "replace"), name, path.parent, dialect, launch, read_by)
         finally:
             self._chain.pop()
         self.diagnostics += _not_utf_8(data, name)
 
-    def _read_text(self, text: str, name: str, folder: Path, dialect: str = "", launch: int = 0) -> None:
+    def _read_text(
+        self,
+        text: str,
+        name: str,
+        folder: Path,
+        dialect: str = "",
+        launch: int = 0,
+        read_by: ProgramSource | None = None,
+    ) -> None:
         """Interpret a text, then read the files that it names.
 
         Raises:
@@ -148,7 +165,7 @@ class _NamedFileReader:
         self.texts[name] = text
         parts: list[Interpretation] = []
         for document in readers.read(text, name, ProjectFiles(folder).text):
-            placed = document._replace(launch=document.launch or launch)
+            placed = document._replace(launch=document.launch or launch, read_by=document.read_by or read_by)
             if dialect and document.form in self._known[dialect].forms:
                 placed = placed._replace(dialect=dialect)
             placed = self._with_groups(placed, name)
@@ -335,7 +352,7 @@ class _NamedFileReader:
             text = f"{_short(reference.path)} is not here: {path} is read, which ends in the same way"
             self.diagnostics.append(Diagnostic(Severity.NOTE, "read-instead", text, (reference.place,)))
         try:
-            self._read_file(path, str(path), reference.dialect, reference.launch)
+            self._read_file(path, str(path), reference.dialect, reference.launch, document.source)
         except InputError as error:
             self._leave_open(reference, f"{reference.path} cannot be read")
             places = (error.place, reference.place)

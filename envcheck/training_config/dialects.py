@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from functools import cached_property
 from typing import Any
 
 from envcheck.core.facts import Value
 from envcheck.core.patterns import pattern
 from envcheck.core.records import NamedTuple
-from envcheck.training_config.document import Document, Scalar, Section, SettingValue
+from envcheck.training_config.document import Document, ProgramSource, Scalar, Section, SettingValue
 from envcheck.training_config.values import FALSE, TRUE, alternatives, as_number, same, shown, spelled
 
 _EMPTY: Mapping[str, Any] = {}
@@ -80,6 +81,7 @@ class Family(NamedTuple):
     trainers train every part.
 
     A name of `anywhere` counts wherever the code has it: a parser makes objects of the classes it is given.
+    With `bodies`, the name of a function of the program does not count if its body could be read.
     """
 
     key: str
@@ -93,6 +95,7 @@ class Family(NamedTuple):
     parts: bool = False
     whole: Sequence[str] = ()
     anywhere: Sequence[str] = ()
+    bodies: bool = False
 
 
 class NeverImported(NamedTuple):
@@ -465,12 +468,24 @@ def _is_parsed_by(document: Document, dialect: Dialect) -> bool:
 
 
 def _is_of_another_program(document: Document, dialect: Dialect) -> bool:
-    """Return whether the launched program's code lacks a name or package of the dialect's own program."""
+    """Return whether the launched program's code lacks a name or package of the dialect's own program.
+
+    A program that is given a configuration file reads it itself, unless code that could not be read does.
+    """
     code = document.source
+    wanted = {*dialect.in_packages}
+    if code is None:
+        reader = document.read_by
+        unread = reader is None or reader.unresolved - {*dialect.libraries, *dialect.plain}
+        return not unread and bool(wanted) and not _imports_one(reader, wanted)
+    return bool(wanted and not wanted & code.packages) or not {*dialect.in_code} <= code.names | code.packages
+
+
+def _imports_one(code: ProgramSource | None, packages: AbstractSet[str]) -> bool:
+    """Return whether code imports one of these packages, or names a module of one to start it."""
     if code is None:
         return False
-    wanted = {*dialect.in_packages}
-    return bool(wanted and not wanted & code.packages) or not {*dialect.in_code} <= code.names | code.packages
+    return bool(packages & code.packages) or any(name.partition(".")[0] in packages for name in code.names)
 
 
 def program_names(document: Document) -> set[str]:

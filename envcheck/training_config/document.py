@@ -56,7 +56,8 @@ class ProgramSource(NamedTuple):
     known. `seen` are those found before following the program came to an end, or failed. `outside` are the
     packages that the code imports, used or not, apart from the standard library and its own modules.
     `read_options` are the names of the options and other items that the program reads, or None if that is
-    not known.
+    not known. `bodies` are those of `reached` that only name functions of the program whose bodies are part
+    of it.
     """
 
     file: str
@@ -69,6 +70,7 @@ class ProgramSource(NamedTuple):
     seen: frozenset[str] = frozenset()
     outside: frozenset[str] = frozenset()
     read_options: frozenset[str] | None = None
+    bodies: frozenset[str] = frozenset()
 
 
 class Document(NamedTuple):
@@ -101,6 +103,7 @@ class Document(NamedTuple):
     unreadable_files: tuple[tuple[str, str], ...] = ()
     diagnostics: tuple[Diagnostic, ...] = ()
     source: ProgramSource | None = None  # the code of the launched program, if it could be read
+    read_by: ProgramSource | None = None  # of a configuration file: the code of the program that is given it
     folder: str = ""  # the current folder of the launch, if its script has changed it
     partial: bool = False
     whole: bool = False

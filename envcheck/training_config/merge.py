@@ -84,8 +84,9 @@ def _add_open_and_defaults(facts: dict[str, Fact], group: Sequence[Interpretatio
         defaults = [fact for fact in defaults if fact.key != _FROZEN or fact.value is not False]
     for fact in opened:
         facts.setdefault(fact.key, fact)
+    frozen = {_FROZEN} if _has_adapter([*facts.values(), *defaults]) else set()
     for part in group:
-        for key in sorted(_possible_keys(part) - facts.keys()):
+        for key in sorted(_possible_keys(part) - facts.keys() - frozen):
             facts[key] = Fact(key, Unknown(part.document.incomplete), part.document.file)
     for fact in _suggested(group):
         facts.setdefault(fact.key, fact)
@@ -123,12 +124,7 @@ def _knows_less(fact: Fact, part: Interpretation, group: Sequence[Interpretation
     if part.dialect is None:
         return False
     if fact.key == _TRAINER and part.dialect.name != _CODE:
-        return any(
-            other.key == _TRAINER and other.value not in (None, _GENERIC, fact.value)
-            for each in group
-            if each.dialect is not None and each.dialect.name == _CODE and each.document.whole
-            for other in each.facts
-        )
+        return _has_another_trainer(fact, part, group)
     if fact.key != _PRECISION or fact.value != "fp32":
         return False
     if _GENERIC in part.dialect.lineage:
@@ -142,6 +138,25 @@ def _knows_less(fact: Fact, part: Interpretation, group: Sequence[Interpretation
         programs = (each for each in group if each.dialect and each.dialect.name == _ANY)
         return any(_may_ask_for_precision(each) for each in programs)
     return False
+
+
+def _has_another_trainer(fact: Fact, part: Interpretation, group: Sequence[Interpretation]) -> bool:
+    """Return whether the whole code of the launched program makes the object of another trainer.
+
+    Classes of arguments in the code say more about its trainer than names of options do.
+    """
+    codes = [each for each in group if each.document.partial and each.document.whole]
+    made = {
+        other.value
+        for each in codes
+        if each.dialect is not None and each.dialect.name == _CODE
+        for other in (*each.facts, *each.open_facts)
+        if other.key == _TRAINER
+    }
+    if made != {_GENERIC}:
+        return bool(made - {None, _GENERIC, fact.value})
+    by_classes = {other.value for each in codes for other in each.facts if other.key == _TRAINER}
+    return part not in codes and by_classes == {_GENERIC}
 
 
 def _may_ask_for_precision(program: Interpretation) -> bool:
@@ -169,15 +184,18 @@ def _is_not_passed_on(fact: Fact, part: Interpretation, group: Sequence[Interpre
 
 
 def _is_switched_on(fact: Fact, group: Sequence[Interpretation]) -> bool:
-    """Return whether arguments leave off what the code switches on in the model, whatever they say."""
+    """Return whether arguments leave off what the code switches on in the model, whatever they say.
+
+    What it does by default is a call that switches it on, such as prepare_model_for_kbit_training.
+    """
     if fact.key != _CHECKPOINTING or fact.value is not False:
         return False
-    return any(
-        other.key == _CHECKPOINTING and other.value is True and any(name in other.source for name in _ENABLES)
-        for part in group
-        if part.dialect is not None and part.dialect.name == _CODE
-        for other in part.facts
-    )
+    codes = [part for part in group if part.dialect is not None and part.dialect.name == _CODE]
+    enabled = [
+        other for part in codes for other in part.facts if any(name in other.source for name in _ENABLES)
+    ]
+    by_default = [other for part in codes if _PREPARES & part.document.names() for other in part.defaults]
+    return any(other.key == _CHECKPOINTING and other.value is True for other in (*enabled, *by_default))
 
 
 _CODE = "python"
@@ -192,6 +210,7 @@ _BUILT_ON_TRANSFORMERS = ("trl", "sentence_transformers")
 _FROZEN = "train.frozen_params"
 _CHECKPOINTING = "train.gradient_checkpointing"
 _ENABLES = ("gradient_checkpointing_enable", "enable_gradient_checkpointing")
+_PREPARES = frozenset({"prepare_model_for_kbit_training", "prepare_model_for_int8_training"})
 _PRECISION = "train.precision"
 _QUANTIZATION = "train.quantization"
 _ACCELERATE = "accelerate"

@@ -241,6 +241,7 @@ def _code_never_names(context: DialectContext, family: Family) -> bool:
     if source is None or _unread(context):
         return False
     found = source.names if source.reached is None else source.reached
+    found -= source.bodies if family.bodies else frozenset()
     return not any(is_named(family, name.lower()) for name in found)
 
 

@@ -119,10 +119,8 @@ class Calls(Names):
         called = self.value(node.func, scope)
         given = self.arguments(node, scope)
         match called:
-            case ProjectFunction():
-                return self.call_marked(called, given)
-            case ClassValue():
-                return self.instantiate(called, given, node)
+            case ProjectFunction() | ClassValue():
+                return self._call_own(called, given, node)
             case OneOf(options=options):
                 return self._call_one_of(options, given, node, scope)
             case BoundName(owner=held, name=name):
@@ -137,6 +135,16 @@ class Calls(Names):
             case _:
                 self._change_list(node, given, scope)
                 return self._call_library(called, node, given, scope)
+
+    def _call_own(self, called: ProjectFunction | ClassValue, given: Arguments, node: ast.Call) -> Value:
+        """Return the result of a function or a class of the project."""
+        self._calling = node
+        try:
+            if isinstance(called, ClassValue):
+                return self.instantiate(called, given, node)
+            return self.call_marked(called, given)
+        finally:
+            self._calling = None
 
     def _call_one_of(
         self, options: Sequence[Value], given: Arguments, node: ast.Call, scope: Variables
@@ -218,9 +226,11 @@ class Calls(Names):
     def _note_call(
         self, called: Value, name: str, owner: str, node: ast.Call, given: Arguments, scope: Variables
     ) -> None:
-        if name == "requires_grad_" and self._assigning is not None and node is self._assigning.value:
-            target = quoted(self._assigning.targets[0])  # `ref_model = load(name).requires_grad_(False)`
-            owner = target if is_beside(target) else owner
+        if name == "requires_grad_" and isinstance(node.func, ast.Attribute):
+            owner = self.spelled_outside(node.func.value)
+            if self._assigning is not None and node is self._assigning.value:
+                target = quoted(self._assigning.targets[0])  # `ref_model = load(name).requires_grad_(False)`
+                owner = target if is_beside(target) else owner
         self.calls.append(FollowedCall(name, owner, node, self._path, given, tuple(self.conditions)))
         if owner != "builtins":
             self._note_names(name, owner, given)
@@ -244,9 +254,8 @@ class Calls(Names):
         if name == "requires_grad_":
             first = given.get("requires_grad", 0)
             if first is MISSING or first is True:
-                self.unfreezes = True
                 return
-        self.names.add(name)
+        self.names |= {name, owner.rpartition(".")[2]} if name == "from_pretrained" else {name}
         if name in _DECLARES:
             return
         self.names |= {each.name for each in given.keywords if truth(each.value) is not False}
@@ -289,11 +298,11 @@ class Calls(Names):
             return Unknown(f"{function.name} calls itself")
         self.followed.add(function.node)
         if function.name:
-            self.names.add(function.name)
+            self.bodies.add(function.name)
         scope = Variables({}, function.scope)
         before, self._path = self._path, function.module.path
         depth = len(self.conditions)
-        frame = CallFrame(function)
+        frame = self._frame(function)
         self._frames.append(frame)
         try:
             self._bind_parameters(function, given, scope)
@@ -310,6 +319,22 @@ class Calls(Names):
         for other in frame.returned[1:]:
             found = common(found, other)
         return Unknown(f"{function.name} returns several values") if found is MISSING else found
+
+    def _frame(self, function: ProjectFunction) -> CallFrame:
+        """Return the frame of a function, with the expressions that the call in the code gives it."""
+        frame, node, assigning = CallFrame(function), self._calling, self._assigning
+        self._calling = None
+        if node is None:
+            return frame
+        arguments = function.node.args
+        names = [each.arg for each in (*arguments.posonlyargs, *arguments.args)]
+        names = names[1:] if function.owner is not None else names
+        if not any(isinstance(each, ast.Starred) for each in node.args):
+            frame.given = dict(zip(names, node.args, strict=False))
+        frame.given |= {each.arg: each.value for each in node.keywords if each.arg is not None}
+        if assigning is not None and assigning.value is node:
+            frame.target = quoted(assigning.targets[0])
+        return frame
 
     def _bind_parameters(self, function: ProjectFunction, given: Arguments, scope: Variables) -> None:
         arguments = function.node.args

@@ -54,7 +54,8 @@ class Classes(Calls):
             self.call_function(start, given)
             given = Arguments((), (), given.rest)
         elif self.is_dataclass(cls):
-            record.items.update(self.fields(cls))
+            fields = self.fields(cls)
+            record.items.update(dict.fromkeys(fields, Unknown(given.rest)) if given.rest else fields)
             names = [*record.items]
             record.items.update(zip(names, given.positional, strict=False))
         for each in given.keywords if not isinstance(start, ProjectFunction) else ():

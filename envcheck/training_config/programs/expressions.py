@@ -77,7 +77,7 @@ class Expressions(ABC):
     """Evaluator of expressions; what a call does is left to subclasses."""
 
     def __init__(self) -> None:
-        self.steps = 0
+        self.steps, self.most_steps = 0, _MOST_STEPS
         self.depth = 0
         self.conditions: list[str] = []  # undecided conditions around what is followed now
         self.names: set[str] = set()
@@ -111,7 +111,7 @@ class Expressions(ABC):
             ProgramTooLongError: there are too many.
         """
         self.steps += 1
-        if self.steps > _MOST_STEPS:
+        if self.steps > self.most_steps:
             raise ProgramTooLongError
 
     def value(self, node: ast.expr | None, scope: Variables) -> Value:

@@ -22,22 +22,24 @@ from envcheck.training_config.programs.values import Record, Value
 class FollowedProgram(NamedTuple):
     """Result of following a program.
 
-    `names` are those in the code that it reaches, `unread` the packages that this code calls, `packages`
-    those that its modules import, `followed` the functions and classes that it reaches. `incomplete` is the
-    reason why some of its code may not have been reached, or "". `unfreezes` says that it makes parameters
-    trainable, `trains` whether it starts a training. `environment` has the variables that it sets or was
-    given, `read_items` the names of the options and items that it reads, `written` the configurations that it
-    writes.
+    `names` are those in the code that it reaches, `bodies` those among them that only name functions of the
+    project that were followed, so that their bodies say what they do. `unread` are the packages that this
+    code calls, `packages` those that its modules import, `followed` the functions and classes that it
+    reaches. `incomplete` is the reason why some of its code may not have been reached, or "". `about_names`
+    are the conditions that ask for the name of a parameter, `trains` says whether it starts a training.
+    `environment` has the variables that it sets or was given, `read_items` the names of the options and items
+    that it reads, `written` the configurations that it writes.
     """
 
     calls: tuple[FollowedCall, ...]
     names: frozenset[str]
+    bodies: frozenset[str]
     unread: frozenset[str]
     packages: frozenset[str]
     incomplete: str
     files: tuple[str, ...]
     followed: frozenset[ast.AST]
-    unfreezes: bool
+    about_names: frozenset[str]
     trains: Tri
     configuration: tuple[str, Record] | None = None
     environment: Mapping[str, Value] = MappingProxyType({})
@@ -79,13 +81,14 @@ def follow(
     incomplete = follower.incomplete or ("some of its modules are too large" if project.limited else "")
     return FollowedProgram(
         calls,
-        frozenset(follower.names),
+        frozenset(follower.names | follower.bodies),
+        frozenset(follower.bodies - follower.names),
         frozenset(follower.unread - {*sys.stdlib_module_names, "builtins", "super", ""}),
         frozenset(follower.packages),
         incomplete or ("" if trains else "no training is reached"),
         tuple(each.path for each in project.modules()),
         frozenset(follower.followed),
-        follower.unfreezes,
+        frozenset(follower.about_names),
         _trains(follower.calls, everything_followed=not incomplete),
         follower.configuration,
         follower.environment,

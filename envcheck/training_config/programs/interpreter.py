@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import ast
 from abc import abstractmethod
 
 from envcheck.training_config.programs.calls import MAKERS
+from envcheck.training_config.programs.expressions import ProgramTooLongError
 from envcheck.training_config.programs.modules import Module
+from envcheck.training_config.programs.names import names as names_in
 from envcheck.training_config.programs.recorded_calls import Arguments
 from envcheck.training_config.programs.statements import Statements
 from envcheck.training_config.programs.variables import CallFrame
+
+_MOST_STEPS_OF_ONE = 1_000  # of a function that a library is given
+_MOST_STEPS_GIVEN_AWAY = 6_000  # of all such functions
 
 
 class Interpreter(Statements):
@@ -38,13 +44,22 @@ class Interpreter(Statements):
         """Follow the commands of groups and applications if the program itself starts none."""
 
     def run_waiting(self) -> None:
-        """Follow the functions that were given away and not followed yet."""
+        """Follow the functions that were given away and not followed yet.
+
+        Of one that is too long, such as a reward, only the names in its module are known.
+        """
         self.start_commands()
+        until = self.steps + _MOST_STEPS_GIVEN_AWAY
         while self._waiting:
             function = self._waiting.pop()
             if function.node not in self.followed:
                 before, count = self.incomplete, len(self.calls)
-                self.call_function(function, Arguments((), (), "another function calls it"))
+                self.most_steps = min(self.steps + _MOST_STEPS_OF_ONE, until)
+                try:
+                    self.call_function(function, Arguments((), (), "another function calls it"))
+                except ProgramTooLongError:
+                    self.followed.add(function.node)
+                    self.names |= {*names_in(list(ast.walk(function.module.tree)))}
                 if not any(_takes_part(call.name) for call in self.calls[count:]):
                     self.incomplete = before  # such as one that collates a batch
 

@@ -70,6 +70,7 @@ _VALIDATES = frozenset({"model_validate", "parse_obj", "from_dict", "validate"})
 """Functions of pydantic's classes, and of dacite, that make an object of a dictionary."""
 
 _OF_ENVIRONMENT = ("os.environ.get", "os.getenv", "os.environ.setdefault")
+_CASTS = ("typing.cast", "typing_extensions.cast")
 _SET_OUTSIDE = re.compile(
     r"RANK|WORLD|MASTER|CUDA|VISIBLE|GPU|DEVICE|NODE|PROC|ACCELERATE|FSDP|SLURM|OMPI|PMI|JOB|KEY|TOKEN|HOME|USER|PATH|DIR"
 )
@@ -108,6 +109,8 @@ class Follower(DataclassParsers):
             return self.start_group(called)
         if isinstance(called, LibraryName) and called.name in _OF_ENVIRONMENT:
             return self._variable(name, given)
+        if isinstance(called, LibraryName) and called.name in _CASTS:
+            return given.get("val", 1)
         if isinstance(called, LibraryName) and called.name.startswith("torch."):
             return self._of_torch(called.name, given)
         return self._function(name, owner, given, node)
@@ -225,6 +228,9 @@ class Follower(DataclassParsers):
             self.put(owner, key, value)
         elif isinstance(owner, ClassValue) and isinstance(key, str):
             owner.members[key] = Unknown("it is set under a condition") if self.conditions else value
+        elif isinstance(owner, Record):
+            why = Unknown("an attribute with a computed name is set")
+            owner.items.update(dict.fromkeys(owner.items, why))
         elif isinstance(key, str):
             self.names.add(key)
         return None

@@ -12,10 +12,12 @@ from envcheck.training_config.programs.calls import CHANGES_A_LIST
 from envcheck.training_config.programs.classes import Classes
 from envcheck.training_config.programs.expressions import computed
 from envcheck.training_config.programs.modules import is_configuration
+from envcheck.training_config.programs.names import texts_in
 from envcheck.training_config.programs.recorded_calls import Arguments
 from envcheck.training_config.programs.references import Imported
 from envcheck.training_config.programs.values import (
     MISSING,
+    ClassValue,
     Further,
     OneOf,
     ProjectFunction,
@@ -32,6 +34,7 @@ from envcheck.training_config.programs.values import (
 from envcheck.training_config.programs.variables import CallFrame, made_by_library
 
 _LONGEST_LOOP = 48  # items of a known list over which a loop is followed
+_MOST_OPTIONS = 8  # classes of which a condition chooses one
 _REGISTERS = re.compile(r"regist")
 _EXITS = ("sys.exit", "builtins.exit", "builtins.quit")
 _STARTERS = frozenset({"command", "group", "callback", "local_entrypoint"})
@@ -59,6 +62,7 @@ class Statements(Classes):
         return follow(self, node, scope) if follow is not None else False
 
     def _expression(self, node: ast.Expr, scope: Variables) -> bool:
+        self._assigning = None
         result = self.value(node.value, scope)
         return isinstance(result, Thing) and result.maker in _EXITS
 
@@ -135,6 +139,9 @@ class Statements(Classes):
         frame, test = self._frames[-1], quoted(node.test)
         returned = len(frame.returned)
         depth = len(self.conditions)
+        if self.asks_for_names(node.test):
+            self.about_names.add(test)
+            self.names |= {*texts_in(node.test)}
         self.conditions.append(test)
         one_ends = self.block(node.body, scope)
         del self.conditions[depth:]
@@ -295,6 +302,13 @@ _STATEMENTS: Mapping[type[ast.stmt], Callable[[Statements, Value, Variables], bo
 }
 
 
+_CHOSEN = (Imported, ClassValue, OneOf)
+
+
+def _options(value: Value) -> tuple[Value, ...]:
+    return value.options if isinstance(value, OneOf) else (value,)
+
+
 def _is_empty_dict(value: Value) -> bool:
     return isinstance(value, Record) and value.role == "dict" and not value.items
 
@@ -304,8 +318,11 @@ def _joined(one: Mapping[str, Value], other: Mapping[str, Value], why: str) -> d
     found: dict[str, Value] = {}
     for name in {**one, **other}:
         before, after = one.get(name, MISSING), other.get(name, MISSING)
-        if before is not after and isinstance(before, Imported) and isinstance(after, Imported):
-            found[name] = OneOf((before, after))
+        if before is not after and isinstance(before, _CHOSEN) and isinstance(after, _CHOSEN):
+            options = (*_options(before), *_options(after))
+            found[name] = (
+                OneOf(options) if len(options) <= _MOST_OPTIONS else Unknown(f"{name} is one of many")
+            )
         elif before is MISSING or after is MISSING:
             found[name] = after if before is MISSING else before
         else:

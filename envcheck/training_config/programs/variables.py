@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from abc import abstractmethod
 from functools import reduce
 
@@ -44,14 +45,22 @@ MERGES = frozenset({
 })  # fmt: skip
 """Methods of OmegaConf's and yacs' configurations that merge others into them."""
 
+_WITH_NAMES = re.compile(r"named_(?:parameters|modules|children)\(")
+
 _DICTIONARY = frozenset({"get", "items", "keys", "values", "pop", "setdefault", "update", "copy"})
 
 
 class CallFrame:
-    """Call of a function that is being followed: what it returns, and the names that are global in it."""
+    """Call of a function that is being followed: what it returns, and the names that are global in it.
+
+    `given` are the expressions that the caller gives for its parameters, `target` is the name that the caller
+    assigns its result, or "".
+    """
 
     def __init__(self, function: ProjectFunction | None) -> None:
         self.function = function
+        self.given: dict[str, ast.expr] = {}
+        self.target = ""
         self.returned: list[Value] = []
         self.globals: set[str] = set()
         self.path = ""
@@ -71,10 +80,12 @@ class Names(Expressions):
         self.unread: set[str] = set()
         self.packages: set[str] = set()
         self.incomplete = ""
-        self.unfreezes = False  # it makes parameters trainable, perhaps those that it froze before
+        self.bodies: set[str] = set()  # names of the project's functions that were followed
+        self.about_names: set[str] = set()  # conditions that ask for the name of a parameter
         self._frames: list[CallFrame] = []
         self._waiting: list[ProjectFunction] = []  # functions given to something that may call them
         self._assigning: ast.Assign | None = None  # the assignment that is followed now
+        self._calling: ast.Call | None = None  # the call of a function that is followed next
         self._iterated: dict[str, str] = {}  # the expression that each variable of a loop takes its values of
         self._path = ""
         self.program = ""  # the file that is started
@@ -333,29 +344,64 @@ class Names(Expressions):
             return
         if isinstance(owner, ClassValue):
             owner.members[name] = Unknown("it is set under a condition") if self.conditions else value
-        if name == "requires_grad" and is_beside(self._spelled_owner(target.value)):
-            return
-        if name == "requires_grad" and value is not False:
-            self.unfreezes = True
-        elif name == "requires_grad":
-            self._note_freezing(target)
-        switched_on = name in ("requires_grad", "requires_grad_") and value is True
-        if not switched_on and (name == "requires_grad" or truth(value) is not False):
+        if name == "requires_grad":
+            self._note_trainable(target, value)
+        elif truth(value) is not False:
             self.names.add(name)
 
-    def _note_freezing(self, target: ast.Attribute) -> None:
-        """Record `parameter.requires_grad = False` as the call that does the same."""
+    def _note_trainable(self, target: ast.Attribute, value: Value) -> None:
+        """Record `parameter.requires_grad = value` as the call that does the same."""
+        owner = self.spelled_outside(target.value)
+        if is_beside(owner):
+            return
+        given = value if isinstance(value, bool) else None
+        conditions = tuple(self.conditions)
+        assigned = self._assigning.value if self._assigning is not None else None
+        if given is None and assigned is not None and self.asks_for_names(assigned):
+            self.about_names.add(quoted(assigned))  # `parameter.requires_grad = "lora" in name`
+            given, conditions = False, (*conditions, quoted(assigned))
         function = ast.copy_location(ast.Attribute(target.value, "requires_grad_", ast.Load()), target)
         call = ast.copy_location(ast.Call(function, [], []), target)
-        owner = self._spelled_owner(target.value)
-        given = Arguments((False,), ())
         self.calls.append(
-            FollowedCall("requires_grad_", owner, call, self._path, given, tuple(self.conditions))
+            FollowedCall("requires_grad_", owner, call, self._path, Arguments((given,), ()), conditions)
         )
+        if given is not True:
+            self.names.add("requires_grad")
+
+    def asks_for_names(self, node: ast.expr) -> bool:
+        """Return whether an expression depends on the name of a parameter that a loop goes through."""
+        named = {name for name, source in self._iterated.items() if _WITH_NAMES.search(source)}
+        return bool(named) and any(isinstance(each, ast.Name) and each.id in named for each in ast.walk(node))
 
     def _spelled_owner(self, node: ast.expr) -> str:
         """Return an expression as it is written; for the variable of a loop, what the loop goes through."""
         return self._iterated.get(node.id, node.id) if isinstance(node, ast.Name) else quoted(node)
+
+    def spelled_outside(self, node: ast.expr) -> str:
+        """Return an expression as the code spells it that first has the object.
+
+        What a function is given is spelled as its caller does. In a function for a model beside the one that
+        is trained, such as `ref_model = load_reference()`, the name of that is put before it.
+        """
+        text = self._of_loop(node.id if isinstance(node, ast.Name) else quoted(node))
+        for frame in reversed(self._frames):
+            root, dot, rest = text.partition(".")
+            if root in frame.given:
+                text = self._of_loop(f"{quoted(frame.given[root])}{dot}{rest}")
+            elif frame.function is not None and root not in ("self", "cls"):
+                beside = [each for each in (frame.function.name, frame.target) if is_beside(each)]
+                return ".".join((*beside[:1], text))
+            else:
+                break
+        return text
+
+    def _of_loop(self, text: str) -> str:
+        """Return an expression with what a loop goes through in place of the loop's variable."""
+        seen: set[str] = set()
+        while (root := text.partition(".")[0]) in self._iterated and root not in seen:
+            seen.add(root)
+            text = f"{self._iterated[root]}{text[len(root) :]}"
+        return text
 
     def put(self, record: Record, name: str, value: Value) -> None:
         """Set an item of a record; one that is set under an undecided condition is not known afterwards."""

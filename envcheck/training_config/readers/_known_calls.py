@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 
+from envcheck.core.facts import Unknown
 from envcheck.core.records import NamedTuple
-from envcheck.training_config.programs.names import is_beside
 from envcheck.training_config.programs.recorded_calls import Arguments, FollowedCall, KeywordGiven
-from envcheck.training_config.programs.values import Record
+from envcheck.training_config.programs.values import PartialText, Record
 
 _TRL = frozenset({
     "SFTConfig", "DPOConfig", "GRPOConfig", "KTOConfig", "ORPOConfig", "CPOConfig", "RewardConfig",
@@ -27,6 +27,7 @@ KNOWN_CALLS = frozenset({
     "MixedPrecision", "MixedPrecisionPolicy", "LoRAAttnProcessor", "LoRAAttnProcessor2_0", "LoRALinearLayer",
     "SupervisedFinetune", "notebook_launcher", "DeepSpeedStrategy", "FSDPStrategy", "DDPStrategy",
     "ModelParallelStrategy", "set_activation_checkpointing", "apply_activation_checkpointing",
+    "merge_and_unload",
 })  # fmt: skip
 
 TRAINERS = sorted((name for name in KNOWN_CALLS if name.endswith("Trainer")), key=len, reverse=True)
@@ -116,14 +117,21 @@ def recognised_name(name: str, owner: str) -> str:
         return f"unsloth.{name}" if name in ("from_pretrained", "get_peft_model") else ""
     if name in ("Trainer", "Fabric") and owner.partition(".")[0] in LIGHTNING:
         return "lightning"
-    if name == MODEL and (not owner or any(word in owner for word in _NOT_MODELS)):
-        return ""
+    if name == MODEL:
+        return _loading(owner)
     if name == "initialize" and owner.rpartition(".")[2] == "deepspeed":
         return "deepspeed.initialize"
     package = owner.partition(".")[0]
     if (owner, name) in (("torch", "compile"), ("ray", "init")) or f"{package}.{name}" in _OF_TRAINERS:
         return f"{package}.{name}"
     return name if name in KNOWN_CALLS or name in ADAPTER_CONFIGS or trainer_of(name) else ""
+
+
+def _loading(owner: str) -> str:
+    """Return the name of a call of `from_pretrained`, or "" if it loads no model and no adapter."""
+    if owner.rpartition(".")[2].startswith("PeftModel"):
+        return f"PeftModel.{MODEL}"
+    return MODEL if owner and not any(word in owner for word in _NOT_MODELS) else ""
 
 
 def is_of_another_package(name: str, owner: str) -> bool:
@@ -150,10 +158,22 @@ def load_by_trainer(call: FollowedCall) -> ConfiguringCall | None:
     return ConfiguringCall(MODEL, call.node, call._replace(name=MODEL, arguments=arguments))
 
 
-def freezes(call: FollowedCall) -> bool:
-    """Return whether `requires_grad_` freezes a part of what is trained, and not a model beside it."""
-    first = call.arguments.get("requires_grad", 0)
-    return first is False and not is_beside(call.owner)
+def loads_by_name(call: FollowedCall) -> bool:
+    """Return whether a trainer of TRL is given the name of a model, which it loads itself."""
+    if not call.name.endswith("Trainer") or call.owner.partition(".")[0] != "trl":
+        return False
+    model = call.arguments.get("model", 0)
+    node = next((each.node for each in call.arguments.keywords if each.name == "model"), None)
+    named = isinstance(node, ast.Attribute) and node.attr in _NAMES_OF_MODELS
+    known = isinstance(model, str | PartialText)
+    return known or _is_text(node) or (named and isinstance(model, Unknown))
+
+
+_NAMES_OF_MODELS = ("model_name_or_path", "model_name", "model_path", "model_id", "base_model")
+
+
+def _is_text(node: ast.expr | None) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "str"
 
 
 def only_evaluates(name: str, call: FollowedCall) -> bool:

@@ -348,7 +348,7 @@ class _LaunchDocuments:
             from envcheck.training_config.readers._program_source import composed_document
 
             yield composed_document(*followed.configuration)._replace(
-                launch=self.number, folder=self.command.folder
+                launch=self.number, folder=self.command.folder, read_by=names.source
             )
         stated = program_documents(code.tree, code.file, options, names.bases, followed)
         several = len(stated) > _ONE_OF_EACH  # several trainers' arguments, but only one of them is used

@@ -76,7 +76,10 @@ class LaunchedProgram:
         codes = [(path, _code(text)) for path, text in texts if text is not None]
         found = self._collected([(path, code) for path, code in codes if code is not None], followed.unread)
         source = found.source._replace(
-            reached=followed.names, seen=followed.names, read_options=followed.read_items
+            reached=followed.names,
+            bodies=followed.bodies,
+            seen=followed.names,
+            read_options=followed.read_items,
         )
         return found._replace(source=source)
 

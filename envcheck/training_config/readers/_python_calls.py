@@ -19,6 +19,7 @@ from envcheck.training_config.document import Document, Section, Setting, Settin
 from envcheck.training_config.programs.follow import FollowedProgram
 from envcheck.training_config.programs.modules import parse
 from envcheck.training_config.programs.names import is_beside
+from envcheck.training_config.programs.trainable import leaves_frozen
 from envcheck.training_config.programs.values import quoted
 from envcheck.training_config.readers import INSTEAD_OF_PROGRAM
 from envcheck.training_config.readers._call_arguments import CallArguments
@@ -32,10 +33,10 @@ from envcheck.training_config.readers._known_calls import (
     QUANTISERS,
     TRAINERS,
     ConfiguringCall,
-    freezes,
     is_given_options,
     is_of_another_package,
     load_by_trainer,
+    loads_by_name,
     named_call,
     only_evaluates,
     recognised_name,
@@ -55,7 +56,9 @@ _NAMED: Mapping[str, re.Pattern[str]] = {
     "names_freezing": re.compile(r"requires_grad|freeze|frozen|no_grad_params|set_trainable"),
     "names_an_adapter": re.compile(r"lora|dora|adapter|peft|ia3|prompt_tun|prefix_tun"),
     "names_a_precision": re.compile(r"autocast|amp\b|scaler|half|b?float16|bf16|fp16|precision|dtype"),
-    "names_checkpointing": re.compile(r"checkpointing|checkpoint_wrapper|checkpoint_seq|recompute|remat"),
+    "names_checkpointing": re.compile(
+        r"(?<!supports_gradient_)(?<!_set_gradient_)checkpointing|checkpoint_wrapper|checkpoint_seq|recompute|remat"
+    ),
 }
 """Settings that say whether the code contains names of a kind, which may have an effect that is not read."""
 
@@ -289,7 +292,7 @@ class _PythonFile:
         place = Place(self.file)
         used = Setting("uses_peft", "peft" in modules or "unsloth" in modules, place, place)
         trains = Setting("starts_a_trainer", self._starts_a_trainer(), place, place)
-        frozen = next(iter(self._frozen_parameters()), None)
+        frozen = next(iter(self._frozen_parameters()), None) if self._complete is None else None
         if frozen is not None:
             freeze = self._arguments.place(frozen)
             settings["freezes_parameters"] = Setting("freezes_parameters", Section(), freeze, freeze)
@@ -352,35 +355,37 @@ class _PythonFile:
     def _of_training(self) -> Iterator[tuple[str, Setting]]:
         """Yield what the followed program does to the model on its way to the training, by name."""
         calls = self.followed.calls if self.followed is not None else ()
+        frozen = leaves_frozen(calls, self.followed.about_names) if self.followed is not None else None
         only_loops = not self._starts_a_trainer()  # then one of them runs, whatever the conditions are
         for call in calls:
             name = ""
-            if call.name == "requires_grad_" and freezes(call) and not self._unfreezes():
+            if call is frozen:
                 name = "freezes_parameters"
             elif call.name == "backward" and "accelerator" in call.owner.lower():
                 name = "accelerator.backward"
             elif call.name == "backward" and not call.arguments.positional and not call.arguments.rest:
                 name = "loss.backward"
-            if name and (not call.conditions or (only_loops and name.endswith(".backward"))):
+            if name and (
+                call is frozen or not call.conditions or (only_loops and name.endswith(".backward"))
+            ):
                 at = self._arguments.place(call.node, call.path if call.path != self.path else self.file)
                 yield name, Setting(name, Section(("",)), at, at)
 
-    def _unfreezes(self) -> bool:
-        """Return whether the program may make all that it froze trainable again."""
-        return self.followed is None or self.followed.unfreezes
-
     def _builds_a_model(self) -> bool:
-        """Return whether the program makes a model of transformers from a configuration alone."""
+        """Return whether the program makes a model of a configuration alone, or lets a trainer load it."""
         return self.followed is not None and any(
             call.name == "from_config"
             or (call.name in _ENCODER_MODELS and call.owner.startswith("sentence_transformers"))
             or (_MODEL_CLASS.search(call.name) and call.owner.startswith("transformers"))
+            or (not self.followed.incomplete and loads_by_name(call))
             for call in self.followed.calls
         )
 
     def _names(self, words: re.Pattern[str]) -> bool:
         """Return whether a name in the code that is reached, else in the file, contains one of the words."""
         found = self._complete.names if self._complete is not None else self._contents.names
+        if self._complete is not None and words is _NAMED["names_freezing"]:
+            found -= self._complete.bodies
         return any(words.search(name.lower()) for name in found)
 
     def _starts_a_trainer(self) -> bool:
