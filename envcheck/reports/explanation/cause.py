@@ -200,6 +200,15 @@ def _of_platform(form: FailureForm | None, explanation: Explanation) -> FailureF
     return form._replace(means=means, advice=advice)
 
 
+def requirements_of_installer(cause: Cause) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return what an installer found no release of, or the requirements that clash."""
+    form = cause.event.form
+    if form is None or form.kind not in _OF_INSTALLERS or not _INSTALLS.search(cause.event.text):
+        return (), ()
+    absent = absent_releases(cause.event.text)
+    return absent, () if absent else clashing_requirements(cause.event.text)
+
+
 def _form_lines(cause: Cause, explanation: Explanation) -> Iterator[str]:
     """Yield the meaning of the line's form, or of the signal that ended a process, and the advice for it.
 
@@ -213,14 +222,11 @@ def _form_lines(cause: Cause, explanation: Explanation) -> Iterator[str]:
         return
     if form.means:
         yield f"    means   {form.means}"
-    absent: tuple[str, ...] = ()
-    if form.kind in _OF_INSTALLERS and _INSTALLS.search(cause.event.text):
-        absent = absent_releases(cause.event.text)
-        yield from (
-            f"    absent  no release or wheel of {requirement} is offered" for requirement in absent[:FEW]
-        )
-        for requirement in clashing_requirements(cause.event.text)[:LISTED] if not absent else ():
-            yield f"    clash   {requirement}"
+    absent, clashing = requirements_of_installer(cause)
+    yield from (
+        f"    absent  no release or wheel of {requirement} is offered" for requirement in absent[:FEW]
+    )
+    yield from (f"    clash   {requirement}" for requirement in clashing[:LISTED])
     if absent:
         yield f"    advice  {_ON_ABSENT}"
     elif form.advice and (_is_open(cause) or not explanation.refused):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from envcheck.core.findings import Verbosity
 from envcheck.core.sanitize import inline
+from envcheck.logs.diagnosis import Cause
 from envcheck.logs.events import Log
-from envcheck.reports.explanation.cause import cause_lines, consequence_lines
+from envcheck.reports.explanation.cause import cause_lines, consequence_lines, requirements_of_installer
 from envcheck.reports.explanation.known import (
     brief_text,
     known_headline,
@@ -49,8 +51,31 @@ def _headline(explanation: Explanation) -> str:
         return known_headline(known, cause, explanation)
     if explanation.missing is not None:
         return f"Failed: {missing_sentence(explanation.missing, explanation)}"
+    if cause.match is None and (said := _requirement_at_fault(cause)):
+        return f"Failed: {said}"
     unknown = ", cause not known" if explanation.code == UNEXPLAINED else ""
     return f"Failed{unknown}: {event_text(cause, SHORT)}{_who_has_attribute(explanation)}"
+
+
+def _requirement_at_fault(cause: Cause) -> str:
+    """Return the first requirement that an installer could not meet, which says more than its first line."""
+    absent, clashing = requirements_of_installer(cause)
+    if absent:
+        return f"no release or wheel of {absent[0]} is offered"
+    if not clashing or clashing[0].startswith("asked for"):
+        return ""
+    against = next((each for each in clashing[1:] if _asks_of_the_same(clashing[0], each)), "")
+    return f"{clashing[0]}; {against}" if against else clashing[0]
+
+
+def _asks_of_the_same(requirement: str, other: str) -> bool:
+    """Return whether two of an installer's requirements bound the same package."""
+    one, two = (
+        re.match(r"[\w.-]+", re.split(r" requires |asked for: ", each)[-1]) for each in (requirement, other)
+    )
+    return (
+        one is not None and two is not None and one[0] == two[0] and re.search(r"[<=>~!]", other) is not None
+    )
 
 
 def _headline_without_failure(explanation: Explanation) -> str:

@@ -992,3 +992,34 @@ def test_a_program_that_was_started_as_a_module_is_not_called_the_users_own(
 
     assert (cause_of(found).kind == "code") is own
     assert ("own code" in answer(found)) is own
+
+
+@pytest.mark.parametrize(
+    ("log", "headline"),
+    [
+        (
+            (
+                "  x No solution found when resolving dependencies:\n"
+                "  ╰─▶ Because a==1 depends on torch==2.6 and b==2 depends on numpy<2 and c==3 depends on torch==2.7, we\n"
+                "      can conclude that your requirements are unsatisfiable.\n"
+            ),
+            "Failed: a==1 requires torch==2.6; c==3 requires torch==2.7",
+        ),
+        (
+            (
+                "ERROR: pip's dependency resolver does not currently take into account all the packages that are "
+                "installed. This behaviour is the source of the following dependency conflicts.\n"
+                "llava 1.2.2 requires transformers==4.37.2, but you have transformers 4.39.2 which is incompatible.\n"
+            ),
+            "Failed: llava 1.2.2 requires transformers==4.37.2; 4.39.2 is installed",
+        ),
+        (
+            "ERROR: Could not install packages due to an OSError: [Errno 13] Permission denied: '/usr/lib/x'\n",
+            "Failed, cause not known: ERROR: Could not install packages due to an OSError: [Errno 13] Permission denied: '/usr/lib/x'",
+        ),
+    ],
+)
+def test_the_headline_of_an_installers_failure_is_what_it_could_not_meet(
+    explained: Explain, log: str, headline: str
+) -> None:
+    assert answer(explained(log)).splitlines()[0] == headline
