@@ -110,11 +110,17 @@ Sample 23 was drawn by trainers, libraries, systems and kinds of failures, 2024 
 40 logs of 40 threads. Of nine, frames or the last line were completed from the thread or from the code.
 Its rows were committed before `explain` ran, with the SHA-256 of the expectations and logs:
 01979f2fffc551024cf22ad97df4eb37a448aebb1ee8c1a15d795286312ddcba.
+21 were cured and of 6 more the cause was named (52 to 80 % together, Wilson, 95 %); 9 were unknown, 1 silent,
+3 wrong (3 to 20 %). One wrong answer took the releases of one wording of a message for all that raise it, one
+called a checkout of a project the user's own code, and one called a package's missing file a setting. All
+three are mended; `after` has the nine that changed.
 
 Sample 24 is a smaller one that was drawn after the mending of sample 23: 13 logs of 13 threads, mostly about
 libraries that do not load, names that moved and signals; two lines were completed. Its rows were committed
 before `explain` ran, with the SHA-256 of the expectations and logs:
 06b089d0a5a3f8bafa6bef28ba2675258d392a602bda444f3a6cf14dbda30850.
+7 were cured, 2 causes, 2 unknown, 1 silent, 1 wrong (1 to 33 %): a program that was started as a module was
+called the user's own script. It and the silent one are mended; `after` has the three that were run again.
 """
 
 from __future__ import annotations
