@@ -85,9 +85,8 @@ def _with_newer_libcuda(inventory: Inventory, floor: Reading) -> Reading:
         return floor
     if inventory.known("torch.cuda_available") is True:
         return Absent()
-    for key in ("cuda.compat", "pkg.cuda-compat"):
-        if (compat := inventory.known(key)) is not None:
-            return Unknown(f"cuda-compat ({compat}) may stand in for the driver, on data-centre GPUs only")
+    if (stand_in := _stand_in(inventory)) is not None:
+        return stand_in
     shown, runtime = (
         str(inventory.known(key) or "").partition(".")[0] for key in ("cuda.driver", "cuda.runtime")
     )
@@ -96,6 +95,14 @@ def _with_newer_libcuda(inventory: Inventory, floor: Reading) -> Reading:
             f"the driver shows CUDA {inventory.known('cuda.driver')}, which is that of a newer libcuda"
         )
     return floor
+
+
+def _stand_in(inventory: Inventory) -> Unknown | None:
+    """Return that a cuda-compat package may replace libcuda; None if there is none."""
+    for key in ("cuda.compat", "pkg.cuda-compat"):
+        if (compat := inventory.known(key)) is not None:
+            return Unknown(f"cuda-compat ({compat}) may stand in for the driver, on data-centre GPUs only")
+    return None
 
 
 _FIRST_CUDA_OF_FAMILIES = 11
@@ -117,7 +124,8 @@ def _shows_older_cuda(inventory: Inventory) -> Reading:
     if shown is None or runtime is None or inventory.known("torch.cuda_available") is True:
         return Absent()
     parts = 1 if runtime.major >= _FIRST_CUDA_OF_FAMILIES else 2
-    return Known(shown.release[:parts] < runtime.release[:parts])
+    older = shown.release[:parts] < runtime.release[:parts]
+    return (_stand_in(inventory) if older else None) or Known(older)
 
 
 def _shipped_driver(tables: Tables, cuda: str) -> Reading:
