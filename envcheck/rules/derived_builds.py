@@ -155,6 +155,13 @@ def cann_of(torch_npu: str, rows: Sequence[Mapping[str, Any]]) -> Reading:
     return Unknown(f"the CANN that torch-npu {torch_npu} was released for is not known", asked=False)
 
 
+def cann_fits(torch_npu: str, released_for: str, cann: str, rows: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether torch_npu was released for a CANN's minor version, or its notes call it compatible."""
+    minor = _two_parts(cann)
+    compatible = (row.get("compatible", ()) for row in rows if torch_npu in row["versions"])
+    return minor == _two_parts(released_for) or any(minor in each for each in compatible)
+
+
 def code_for_amd(torch: str, gpus: Collection[str], rows: Sequence[Mapping[str, Any]]) -> Reading:
     """Return whether a ROCm wheel of torch has code for one of these GPUs: `gfx942`, `gfx1100`.
 
@@ -171,11 +178,6 @@ def code_for_amd(torch: str, gpus: Collection[str], rows: Sequence[Mapping[str, 
             return Unknown(f"sources disagree about the GPUs that torch {torch} serves", asked=False)
         return Known(value=False)
     return Unknown(f"the AMD GPUs that torch {torch} has code for are not known", asked=False)
-
-
-def same_minor(version: str, other: str) -> bool:
-    """Return whether two versions agree in their first two parts."""
-    return _two_parts(version) == _two_parts(other)
 
 
 def _two_parts(version: str) -> str:

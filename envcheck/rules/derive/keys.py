@@ -258,7 +258,7 @@ KEYS = {
         Kind.FLAG, "whether the ops that DeepSpeed's installation compiled are for this torch and its CUDA"
     ),
     "build.torch-npu.cann": Key(Kind.VERSION, "CANN that this torch_npu was released for, e.g. 8.3.RC1"),
-    "cann.fits": Key(Kind.FLAG, "whether the CANN here has the minor version of that one"),
+    "cann.fits": Key(Kind.FLAG, "whether the CANN here is one that this torch_npu supports"),
     "torch.code_for_amd": Key(Kind.FLAG, "whether this ROCm wheel of torch has code for an AMD GPU here"),
     "torch.compile_python": Key(
         Kind.VERSION, "first Python that torch.compile of this torch refuses; Absent before torch 2.0"

@@ -80,12 +80,14 @@ def with_ascend(inventory: Inventory, tables: Tables) -> Inventory:
 
     torch_npu = text_of(inventory, "pkg.torch-npu")
     source = f"derived from torch-npu {torch_npu}"
-    cann = derived_builds.cann_of(torch_npu, tables.get("torch_npu_cann", []))
+    rows = tables.get("torch_npu_cann", [])
+    cann = derived_builds.cann_of(torch_npu, rows)
     inventory = with_derived(inventory, [Fact("build.torch-npu.cann", cann, source)])
     needed = ("build.torch-npu.cann", "cann.version")
     fits = missing_input(inventory, *needed)
     if fits is None:
-        fits = Known(derived_builds.same_minor(*(text_of(inventory, key) for key in needed)))
+        released_for, here = (text_of(inventory, key) for key in needed)
+        fits = Known(derived_builds.cann_fits(torch_npu, released_for, here, rows))
     return with_derived(inventory, [Fact("cann.fits", fits, source)])
 
 
