@@ -121,6 +121,7 @@ class Rule(NamedTuple):
     group: str = ""  # its file, or "requires-dist" if it was generated from a package's metadata
     no_fixes: tuple[NoFix, ...] = ()
     repeats: str = ""  # the error rule beside which it says nothing new about the same packages
+    no_cure: tuple[str, ...] = ()  # keys of packages whose releases outside the bounds fail in another form
 
 
 class Requirement(NamedTuple):

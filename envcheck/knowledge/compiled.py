@@ -188,7 +188,8 @@ _KINDS = {kind.value: kind for kind in Kind}
 
 
 def _thaw_rule(frozen: Sequence[Any], clause: Callable[[int], Clause]) -> Rule:
-    rule_id, severity, basis, title, when, require, fixes, sources, why, group, no_fixes, repeats = frozen
+    rule_id, severity, basis, title, when, require, fixes, sources, why, group, no_fixes, *others = frozen
+    repeats, no_cure = others
     return Rule(
         rule_id,
         _SEVERITIES[severity],
@@ -202,6 +203,7 @@ def _thaw_rule(frozen: Sequence[Any], clause: Callable[[int], Clause]) -> Rule:
         group,
         tuple([NoFix(tuple(map(tuple, changes)), reason, source) for changes, reason, source in no_fixes]),
         repeats,
+        tuple(no_cure),
     )
 
 

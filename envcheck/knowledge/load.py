@@ -150,7 +150,7 @@ def read_matrix(tree: Mapping[str, Any], vocabulary: Vocabulary) -> tuple[Matrix
 
 _RULE_KEYS = frozenset(
     {"id", "severity", "basis", "title", "why", "when", "require", "fix", "no_fix", "sources"}
-    | {"withdrawn", "reason", "proof", "trainers", "repeats"}
+    | {"withdrawn", "reason", "proof", "trainers", "repeats", "no_cure"}
     | {"file", "origin"}  # added by `gather_tree` and `overlay`, not written in the row
 )
 
@@ -208,6 +208,7 @@ class _RowReader:
             group=row.get("origin") or str(row.get("file", "")).removeprefix("rules/").removesuffix(".toml"),
             no_fixes=no_fixes,
             repeats=row.get("repeats", ""),
+            no_cure=tuple(row.get("no_cure", ())),
         )
 
     def _alternatives(self, raw: Any, where: str) -> tuple[When, ...]:

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from envcheck.core import versions
-from envcheck.core.facts import Known, Tri, package_key, package_name
+from envcheck.core.facts import Kind, Known, Tri, package_key, package_name
 from envcheck.core.rules import Clause, Rule, When
 from envcheck.knowledge.lint.problems import LintProblem
 from envcheck.knowledge.lint.subject import LintSubject
@@ -216,4 +216,14 @@ def _repeats(subject: LintSubject) -> Iterator[LintProblem]:
             yield subject.rule_problem("repeats", rule, message, subject.place_of(rule).at("repeats"))
 
 
-CHECKS = (_never_broken, _overlaps, _gaps, _repeats)
+def _no_cure(subject: LintSubject) -> Iterator[LintProblem]:
+    """Yield rules whose `no_cure` names a key that no clause of `when` bounds as a version."""
+    for rule in subject.known.rules:
+        bounded = {clause.key for table in rule.when for clause in table if clause.kind is Kind.VERSION}
+        for key in rule.no_cure:
+            if key not in bounded:
+                message = f"no_cure: expected a version that `when` bounds; found {key!r}"
+                yield subject.rule_problem("no-cure", rule, message, subject.place_of(rule).at("no_cure"))
+
+
+CHECKS = (_never_broken, _overlaps, _gaps, _repeats, _no_cure)

@@ -144,9 +144,10 @@ class Neighbourhood:
     ) -> Iterator[Changes]:
         """Yield the changes with another release of one package of the rule.
 
-        For each package, these are the nearest release of each move size that satisfies the rule.
+        For each package, these are the nearest release of each move size that satisfies the rule. A package
+        in `no_cure` of the rule is left alone: its other releases fail in another form.
         """
-        for key in sorted(keys_in(finding.rule)):
+        for key in sorted(keys_in(finding.rule).difference(finding.rule.no_cure)):
             name = package_name(key)
             installed = self.read.known(key)
             if installed is None or not self.listed.fit(name):

@@ -18,6 +18,7 @@ from envcheck.resolution.remediation.moves import MoveSize, move_size
 from envcheck.resolution.remediation.plan import plan_remediation
 from envcheck.resolution.remediation.problem import RemediationProblem
 from envcheck.resolution.remediation.releases import Releases
+from envcheck.resolution.remediation.search import RemediationSpace
 from envcheck.rules import derive
 from envcheck.rules.changes import apply_changes
 from tests.support import worlds
@@ -98,6 +99,26 @@ def test_no_move_of_a_plan_is_needless_and_each_names_the_rules_it_repairs(case:
         after = judged(applied(read, fewer, known()), known())
         still = {each.rule.id for each in after.findings if each.verdict is not Verdict.PASSED}
         assert {rule.id for rule in move.rules if rule.group != "requires-dist"} <= still
+
+
+def test_no_way_out_leaves_a_bound_outside_which_the_failure_has_another_form() -> None:
+    # TRL 0.16 starts no vLLM on a GPU of the training, but asks a server that does not run.
+    case = next(case for case in EVERY_CASE if case["id"] == "trl-0140-one-gpu")
+    rule = known().rule(case["rule"])
+    assert rule is not None
+    assert rule.no_cure == ("pkg.trl",)
+
+    def moved(no_cure: tuple[str, ...]) -> set[str]:
+        changed = rule._replace(no_cure=no_cure)
+        of = known()._replace(rules=tuple(changed if each.id == rule.id else each for each in known().rules))
+        space = RemediationSpace.of(problem_of(facts_of(case), of), listed("3.11.9"))
+        goal = frozenset({rule.id})
+        start = space.judge.state({}, goal)
+        successors = space.neighbourhood.successors(start, goal, any_release=True)
+        return {key for state in successors for key in state.changes}
+
+    assert "pkg.trl" in moved(())
+    assert moved(rule.no_cure) == {"train.vllm"}
 
 
 def _timed(read: Inventory) -> tuple[float, Plan]:
