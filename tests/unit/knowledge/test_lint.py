@@ -394,6 +394,14 @@ def test_rules_that_differ_in_a_clause_or_in_what_they_require_do_not_overlap() 
     assert linted(text + other) == []
 
 
+def test_a_package_that_is_no_cure_is_bounded_by_the_rule() -> None:
+    when = '{ "pkg.peft" = "<0.15.0", "train.dora" = true }'
+    assert linted(rule(when, more='no_cure = ["pkg.peft"]\n')) == []
+    problem = only(linted(rule(when, more='no_cure = ["pkg.trl"]\n')))
+    assert problem.kind == "no-cure"
+    assert "pkg.trl" in problem.message
+
+
 SPLIT = rule('{ "pkg.peft" = "<0.14.1", "train.dora" = true }') + rule(
     '{ "pkg.peft" = ">=0.14.2,<0.16.0", "train.dora" = true }', "b-rule"
 )
