@@ -151,7 +151,10 @@ class Calls(Names):
     ) -> Value:
         """Return what the functions of a table, of which one is called, all return."""
         found: list[Value] = []
+        starts: list[int] = []
+        depth = len(self.conditions)
         for option in options:
+            starts.append(len(self.calls))
             with self.under(f"{quoted(node.func)} is {getattr(option, 'name', 'it')}"):
                 match option:
                     case ProjectFunction():
@@ -160,7 +163,29 @@ class Calls(Names):
                         found.append(self.instantiate(option, given, node))
                     case _:
                         found.append(self._call_library(option, node, given, scope))
+        self._agree_on_calls(starts, node, depth)
         return reduce(common, found)
+
+    def _agree_on_calls(self, starts: Sequence[int], node: ast.Call, depth: int) -> None:
+        """Leave out the condition of a call that every option leads to, such as a class and one built on it.
+
+        The calls of an option begin at its number in `starts`; its condition is the one at `depth`.
+        """
+        ends = [*starts[1:], len(self.calls)]
+        names = [
+            {
+                call.name
+                for call in self.calls[start:end]
+                if call.node is node and len(call.conditions) > depth
+            }
+            for start, end in zip(starts, ends, strict=True)
+        ]
+        agreed = set.intersection(*names) if names else set()
+        for at in range(starts[0] if starts else 0, len(self.calls)):
+            call = self.calls[at]
+            if call.name in agreed and call.node is node:
+                kept = (*call.conditions[:depth], *call.conditions[depth + 1 :])
+                self.calls[at] = call._replace(conditions=kept)
 
     def _change_list(self, node: ast.Call, given: Arguments, scope: Variables) -> None:
         """Follow what `append` and `extend` do to a list; forget one that another method changes."""
@@ -231,6 +256,7 @@ class Calls(Names):
             if self._assigning is not None and node is self._assigning.value:
                 target = quoted(self._assigning.targets[0])  # `ref_model = load(name).requires_grad_(False)`
                 owner = target if is_beside(target) else owner
+        owner = called.maker if name == "fit" and isinstance(called, Thing) else owner
         self.calls.append(FollowedCall(name, owner, node, self._path, given, tuple(self.conditions)))
         if owner != "builtins":
             self._note_names(name, owner, given)

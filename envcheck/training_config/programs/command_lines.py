@@ -86,8 +86,8 @@ class CommandLines(PythonConfigurations):
             put_at(found, name.split("."), value)
         return found
 
-    def _loaded(self, source: Value) -> Value:
-        """Return the content of a YAML or JSON file."""
+    def _loaded(self, source: Value, role: str = "namespace") -> Value:
+        """Return the content of a YAML or JSON file; `role` is that of its sections."""
         path = source.path if isinstance(source, File) else source if isinstance(source, str) else None
         if path is None or path.lstrip().startswith(("{", "[")) or not is_inside(path):
             return MISSING
@@ -97,7 +97,7 @@ class CommandLines(PythonConfigurations):
         if content is None:
             return Unknown(f"{path} is not here")
         self.opened.append(path)
-        return as_record(content)
+        return as_record(content, role)
 
     def _start_hydra(self, function: ProjectFunction, mark: ast.Call) -> Value:
         """Follow a function that hydra gives its configuration."""

@@ -163,7 +163,13 @@ def _starts_training(call: FollowedCall) -> bool:
 
 
 def _trains_a_step(call: FollowedCall) -> bool:
+    if call.owner.partition(".")[0] in _FIT_OTHER_THINGS:
+        return False
     return call.name in ("backward", "train_batch", "fit", "learn", "clip_grad_norm_", "manual_backward")
+
+
+_FIT_OTHER_THINGS = ("sklearn", "cuml", "scipy", "xgboost", "lightgbm", "statsmodels")
+"""Packages whose objects are fitted beside a training, or without one."""
 
 
 def _makes_a_trainer(call: FollowedCall) -> bool:

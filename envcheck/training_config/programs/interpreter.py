@@ -11,6 +11,7 @@ from envcheck.training_config.programs.modules import Module
 from envcheck.training_config.programs.names import names as names_in
 from envcheck.training_config.programs.recorded_calls import Arguments
 from envcheck.training_config.programs.statements import Statements
+from envcheck.training_config.programs.values import ProjectFunction
 from envcheck.training_config.programs.variables import CallFrame
 
 _MOST_STEPS_OF_ONE = 1_000  # of a function that a library is given
@@ -46,7 +47,8 @@ class Interpreter(Statements):
     def run_waiting(self) -> None:
         """Follow the functions that were given away and not followed yet.
 
-        Of one that is too long, such as a reward, only the names in its module are known.
+        Of one that is too long, such as a reward, only the names in its code are known, and those in the
+        functions of its module that it leads to.
         """
         self.start_commands()
         until = self.steps + _MOST_STEPS_GIVEN_AWAY
@@ -59,9 +61,24 @@ class Interpreter(Statements):
                     self.call_function(function, Arguments((), (), "another function calls it"))
                 except ProgramTooLongError:
                     self.followed.add(function.node)
-                    self.names |= {*names_in(list(ast.walk(function.module.tree)))}
+                    self.names |= _names_from(function)
                 if not any(_takes_part(call.name) for call in self.calls[count:]):
                     self.incomplete = before  # such as one that collates a batch
+
+
+def _names_from(function: ProjectFunction) -> set[str]:
+    """Return the names in a function, and in what its module defines by these names."""
+    defined: dict[str, list[ast.AST]] = {}
+    for node in ast.walk(function.module.tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            defined.setdefault(node.name, []).append(node)
+    found: set[str] = set()
+    waiting: list[ast.AST] = [function.node]
+    while waiting:
+        more = {*names_in(list(ast.walk(waiting.pop())))} - found
+        found |= more
+        waiting += [node for name in more for node in defined.get(name, ())]
+    return found - defined.keys()  # a function counts by what its body does
 
 
 def _takes_part(name: str) -> bool:

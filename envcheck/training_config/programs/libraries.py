@@ -257,9 +257,10 @@ class Follower(DataclassParsers):
         if name.endswith("ArgumentParser") or name == "TrlParser":
             return self._dataclass_parser(first) if parses_dataclasses(name) else self.new_parser(given)
         if name in _LOADS and module in ("yaml", "json", "OmegaConf", "tomllib", "json5"):
-            return self._loaded(first)
+            return self._loaded(first, "namespace" if module == "OmegaConf" else "dict")
         if name in UNCHANGED and module in _UNCHANGED_IN:
-            return first if is_list(first) or isinstance(first, Record | str) else MISSING
+            known = is_list(first) or isinstance(first, Record | str)
+            return first if known or (module == "copy" and is_known(first)) else MISSING
         if owner == "os.path" and all(isinstance(each, str) for each in given.positional):
             return of_paths(name, given.positional)
         if name in _NAMESPACES:

@@ -45,17 +45,6 @@ def names(nodes: Sequence[ast.AST]) -> Iterator[str]:
                 pass
 
 
-def texts_in(node: ast.expr) -> Iterator[str]:
-    """Yield the short texts in an expression, such as the `lora` in `"lora" in name`."""
-    for each in ast.walk(node):
-        if (
-            isinstance(each, ast.Constant)
-            and isinstance(each.value, str)
-            and len(each.value) <= _LONGEST_WORD
-        ):
-            yield each.value
-
-
 def switches_on(node: ast.Call) -> bool:
     """Return whether a call is `requires_grad_()` or `requires_grad_(True)`."""
     if not isinstance(node.func, ast.Attribute) or node.func.attr != "requires_grad_":

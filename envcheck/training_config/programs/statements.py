@@ -12,7 +12,6 @@ from envcheck.training_config.programs.calls import CHANGES_A_LIST
 from envcheck.training_config.programs.classes import Classes
 from envcheck.training_config.programs.expressions import computed
 from envcheck.training_config.programs.modules import is_configuration
-from envcheck.training_config.programs.names import texts_in
 from envcheck.training_config.programs.recorded_calls import Arguments
 from envcheck.training_config.programs.references import Imported
 from envcheck.training_config.programs.values import (
@@ -141,7 +140,6 @@ class Statements(Classes):
         depth = len(self.conditions)
         if self.asks_for_names(node.test):
             self.about_names.add(test)
-            self.names |= {*texts_in(node.test)}
         self.conditions.append(test)
         one_ends = self.block(node.body, scope)
         del self.conditions[depth:]

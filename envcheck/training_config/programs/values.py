@@ -292,7 +292,19 @@ def common(one: Value, other: Value) -> Value:
         return one
     if isinstance(one, Thing) and isinstance(other, Thing) and one.maker == other.maker:
         return Thing(one.maker, certain=one.certain and other.certain)
+    if isinstance(one, Record) and isinstance(other, Record) and one.role == other.role == "dict":
+        return _common_items(one, other)
     return MISSING
+
+
+def _common_items(one: Record, other: Record) -> Record:
+    """Return a dictionary with the items of two; what they do not agree on is not known."""
+    why = Unknown("a condition decides it")
+    items = {
+        name: one.items[name] if same(one.items.get(name, MISSING), other.items.get(name, MISSING)) else why
+        for name in {**one.items, **other.items}
+    }
+    return Record(items, rest=one.rest or other.rest, born=max(one.born, other.born))
 
 
 def either(one: Value, other: Value) -> Value:

@@ -296,7 +296,8 @@ class _PythonFile:
         if frozen is not None:
             freeze = self._arguments.place(frozen)
             settings["freezes_parameters"] = Setting("freezes_parameters", Section(), freeze, freeze)
-        named = (Setting(name, self._names(words), place, place) for name, words in _NAMED.items())
+        named = [Setting(name, self._names(words), place, place) for name, words in _NAMED.items()]
+        named.append(Setting("asks_for_an_adapter", self._asks_for_an_adapter(), place, place))
         if any(trainer_of(call.name) == "trl" for call in arguments):  # their defaults depend on the release
             settings["trl_arguments"] = Setting("trl_arguments", Section(("",)), place, place)
         if any(call.name == MODEL for call, _ in calls) or self._builds_a_model():
@@ -387,6 +388,11 @@ class _PythonFile:
         if self._complete is not None and words is _NAMED["names_freezing"]:
             found -= self._complete.bodies
         return any(words.search(name.lower()) for name in found)
+
+    def _asks_for_an_adapter(self) -> bool:
+        """Return whether a condition asks for parameters of an adapter, as in `"lora" in name`."""
+        conditions = self.followed.about_names if self.followed is not None else ()
+        return any(_NAMED["names_an_adapter"].search(each.lower()) for each in conditions)
 
     def _starts_a_trainer(self) -> bool:
         """Return whether the file creates an object of a class whose name ends in `Trainer`."""

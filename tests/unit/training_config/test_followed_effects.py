@@ -273,3 +273,134 @@ def test_a_trainer_that_is_given_a_name_loads_the_model(
     found = facts_of(tmp_path, "train.py", {"train.py": NAMED.format(model=model, more=more)})
     assert found["trainer"] == "trl"
     assert found.get("adapter") == adapter
+
+
+INHERITED = """
+import copy
+import inspect
+import os
+import sys
+import yaml
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+class Config:
+    def __init__(self, data):
+        for key, value in data.items():
+            setattr(self, key, Config(value) if isinstance(value, dict) else value)
+def merged(base, override):
+    result = copy.deepcopy(base)
+    for key, value in override.items():
+        if key in result and isinstance(result[key], dict) and isinstance(value, dict):
+            result[key] = merged(result[key], value)
+        else:
+            result[key] = copy.deepcopy(value)
+    return result
+def load(path):
+    data = yaml.safe_load(open(path))
+    with open(os.path.join("configs", data.pop("inherit") + ".yaml")) as file:
+        return Config(merged(yaml.safe_load(file), data))
+def supported(function, given):
+    parameters = inspect.signature(function).parameters
+    if any(each.kind == inspect.Parameter.VAR_KEYWORD for each in parameters.values()):
+        return given
+    return {name: value for name, value in given.items() if name in parameters}
+config = load("configs/own.yaml")
+given = {"output_dir": "out", "bf16": config.training.bf16, "gradient_checkpointing": config.training.checkpointing}
+model = AutoModelForCausalLM.from_pretrained("gpt2")
+Trainer(model=model, args=TrainingArguments(**supported(TrainingArguments, given))).train()
+"""
+
+
+@pytest.mark.parametrize("checkpointing", [True, False])
+def test_configurations_that_a_program_merges_by_itself(tmp_path: Path, checkpointing: bool) -> None:
+    base = f"training:\n  bf16: true\n  checkpointing: {str(not checkpointing).lower()}\n"
+    own = f"inherit: base\ntraining:\n  checkpointing: {str(checkpointing).lower()}\n"
+    files = {"train.py": INHERITED, "configs/base.yaml": base, "configs/own.yaml": own}
+    found = facts_of(tmp_path, "run.sh", {"run.sh": "python train.py\n", **files})
+    assert (found["precision"], found["gradient_checkpointing"]) == ("bf16", checkpointing)
+
+
+TWO_DICTIONARIES = """
+import os
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+def options():
+    if os.getpid() % 2:
+        return {"bf16": True, "gradient_checkpointing": True}
+    return {"bf16": True, "gradient_checkpointing": False}
+model = AutoModelForCausalLM.from_pretrained("gpt2")
+Trainer(model=model, args=TrainingArguments("out", **options())).train()
+"""
+
+
+def test_of_two_dictionaries_only_what_both_say_is_known(tmp_path: Path) -> None:
+    files = {"run.sh": "python train.py\n", "train.py": TWO_DICTIONARIES}
+    found = facts_of(tmp_path, "run.sh", files)
+    assert found["precision"] == "bf16"
+    assert "gradient_checkpointing" not in found
+
+
+FITTED = """
+from sklearn.neighbors import NearestNeighbors
+from transformers import AutoModelForCausalLM
+index = NearestNeighbors(n_neighbors=2)
+index.fit([[0], [1]])
+AutoModelForCausalLM.from_pretrained("gpt2").generate()
+"""
+
+
+def test_an_index_that_is_fitted_is_no_training(tmp_path: Path) -> None:
+    training = INHERITED.replace(
+        'load("configs/own.yaml")', "Config({'training': {'bf16': True, 'checkpointing': True}})"
+    )
+    files = {"run.sh": "python train.py\npython answer.py\n", "train.py": training, "answer.py": FITTED}
+    found = facts_of(tmp_path, "run.sh", files)
+    assert (found["trainer"], found["precision"]) == ("transformers", "bf16")
+
+
+COMPUTED_NAMES = """
+import os
+from dataclasses import dataclass
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+@dataclass
+class Options:
+    bf16: bool = True
+    checkpointing: bool = True
+options = Options({rest})
+{change}
+model = AutoModelForCausalLM.from_pretrained("gpt2")
+arguments = TrainingArguments("out", bf16=options.bf16, gradient_checkpointing=options.checkpointing)
+Trainer(model=model, args=arguments).train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("rest", "change", "known"),
+    [
+        ("", "", True),
+        ("", "setattr(options, os.environ['NAME_OF_IT'], False)", False),
+        ("**dict.fromkeys(os.listdir()) or {}", "", False),
+    ],
+)
+def test_fields_that_a_computed_name_may_set_are_not_known(
+    tmp_path: Path, rest: str, change: str, known: bool
+) -> None:
+    program = COMPUTED_NAMES.format(rest=rest, change=change)
+    found = facts_of(tmp_path, "run.sh", {"run.sh": "python train.py\n", "train.py": program})
+    assert ("precision" in found, "gradient_checkpointing" in found) == (known, known)
+
+
+NAMES_AN_ADAPTER = """
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+model = AutoModelForCausalLM.from_pretrained("out/checkpoint-100")
+for name, parameter in model.named_parameters():
+    if "{word}" in name:
+        parameter.requires_grad = True
+Trainer(model=model, args=TrainingArguments("out")).train()
+"""
+
+
+@pytest.mark.parametrize(("word", "adapter"), [("lora", None), ("lm_head", "none")])
+def test_parameters_of_an_adapter_are_asked_for_only_if_there_is_one(
+    tmp_path: Path, word: str, adapter: str | None
+) -> None:
+    files = {"run.sh": "python train.py\n", "train.py": NAMES_AN_ADAPTER.format(word=word)}
+    assert facts_of(tmp_path, "run.sh", files).get("adapter") == adapter
