@@ -20,6 +20,7 @@ _KEYS = frozenset(
         "torch_symbols",
         *("trainers", "called_if", "imported_if", "entry_imported_if", "methods"),
         *("compiled_call", "import_needs_compiled", "candidates", "built_for_installed_torch"),
+        "unused_with",
     }
 )
 

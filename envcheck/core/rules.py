@@ -241,7 +241,8 @@ class Atlas(NamedTuple):
     `called_if` the fact that must be true for it; `imported_if` the fact that must not be false for its
     imports. `methods` has, by package and part of an entry, the values of `train.method` under which that
     entry is called; `entry_imported_if` has, by package and part of an optional import, the fact that is true
-    if a training makes that import.
+    if a training makes that import. `unused_with` has, by package, the plugins beside which its compiled
+    modules are not loaded.
     """
 
     rows: Mapping[str, Mapping[str, tuple[AtlasRow, ...]]] = EMPTY_MAPPING
@@ -253,6 +254,7 @@ class Atlas(NamedTuple):
     imported_if: Mapping[str, str] = EMPTY_MAPPING
     methods: Mapping[str, Mapping[str, tuple[str, ...]]] = EMPTY_MAPPING
     entry_imported_if: Mapping[str, Mapping[str, str]] = EMPTY_MAPPING
+    unused_with: Mapping[str, tuple[str, ...]] = EMPTY_MAPPING
 
 
 class Origin(NamedTuple):

@@ -90,8 +90,9 @@ def _read_texts(texts: Mapping[str, str], releases: Mapping[str, tuple[str, ...]
     methods = {name: _tuples(row["methods"]) for name, row in packages.items() if "methods" in row}
     key = "entry_imported_if"
     by_entry = {name: dict(row[key]) for name, row in packages.items() if key in row}
+    unused = _tuples({name: row["unused_with"] for name, row in packages.items() if "unused_with" in row})
     rarely = frozenset(optional)
-    return Atlas(rows, releases, rarely, read, trainers, called_if, imported_if, methods, by_entry)
+    return Atlas(rows, releases, rarely, read, trainers, called_if, imported_if, methods, by_entry, unused)
 
 
 def _tuples(lists: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
@@ -208,6 +209,7 @@ def freeze_atlas(atlas: Atlas) -> dict[str, dict[str, Any]]:
             "imported_if": dict(atlas.imported_if),
             "methods": {package: dict(words) for package, words in atlas.methods.items()},
             "entry_imported_if": {package: dict(facts) for package, facts in atlas.entry_imported_if.items()},
+            "unused_with": dict(atlas.unused_with),
         }
     }
     for package, releases in atlas.releases.items():
@@ -238,6 +240,7 @@ def thaw_atlas(index: Mapping[str, Any], load: Callable[[str], Mapping[str, Any]
         index["imported_if"],
         {package: _tuples(words) for package, words in index["methods"].items()},
         index["entry_imported_if"],
+        _tuples(index["unused_with"]),
     )
 
 

@@ -31,6 +31,9 @@ from envcheck.rules.atlas import (
     judged_versions,
 )
 
+_COMPILED = frozenset({"binary", "symbol"})
+"""The kinds of rows about compiled modules."""
+
 
 def _never(_package: str, _partner: str) -> bool:
     return False
@@ -51,7 +54,8 @@ def rules_here(
     """
     judged = judged_versions(atlas, versions)
     shown = {**judged.releases, **{package: versions[package] for package in judged.before}}
-    for rule, worst, same in _broken_rules(atlas, judged, fitting):
+    fits = _fitting_or_unused(atlas, versions, fitting)
+    for rule, worst, same in _broken_rules(atlas, judged, fits):
         package, partner = worst.package, worst.partner
         release, other = judged.releases[package], judged.releases[partner]
         yield _at_pre_releases(rule, judged, versions)._replace(
@@ -67,8 +71,20 @@ def unworded_rules_here(
 ) -> Iterator[Rule]:
     """Yield the rules of `rules_here` without their texts, because trying fixes makes hundreds."""
     judged = judged_versions(atlas, versions)
-    for rule, _, _ in _broken_rules(atlas, judged, fitting):
+    fits = _fitting_or_unused(atlas, versions, fitting)
+    for rule, _, _ in _broken_rules(atlas, judged, fits):
         yield _at_pre_releases(rule, judged, versions)
+
+
+def _fitting_or_unused(
+    atlas: Atlas, installed: Collection[str], fitting: Callable[[str, str], bool]
+) -> Callable[[str, str], bool]:
+    return lambda package, partner: fitting(package, partner) or _unused(atlas, package, installed)
+
+
+def _unused(atlas: Atlas, package: str, installed: Collection[str]) -> bool:
+    """Return whether a plugin is here beside which the compiled modules of a package are not loaded."""
+    return any(each in installed for each in atlas.unused_with.get(package, ()))
 
 
 def _at_pre_releases(rule: Rule, judged: JudgedReleases, versions: Mapping[str, str]) -> Rule:
@@ -101,8 +117,8 @@ def _broken_rules(
     the worst of all and the worst for each class that only some trainings import.
     """
     for package, partner, broken in broken_rows(atlas, judged):
-        fits = any(row.kind in ("binary", "symbol") for row in broken) and fitting(package, partner)
-        rows = [row for row in broken if not (fits and row.kind in ("binary", "symbol"))]
+        fits = any(row.kind in _COMPILED for row in broken) and fitting(package, partner)
+        rows = [row for row in broken if not (fits and row.kind in _COMPILED)]
         imports = [row for row in rows if not _is_call(row.entry)]
         worst = min(imports, key=lambda row: _reach(row, atlas), default=None)
         if worst is not None:
@@ -135,7 +151,11 @@ def rules_of(atlas: Atlas, packages: Iterable[str]) -> Iterator[Rule]:
     present = set(packages)
     for package in sorted(present & atlas.rows.keys()):
         for partner in sorted(present & atlas.rows[package].keys()):
-            rows = atlas.rows[package][partner]
+            rows = [
+                row
+                for row in atlas.rows[package][partner]
+                if row.kind not in _COMPILED or not _unused(atlas, package, present)
+            ]
             for entry in dict.fromkeys(row.entry for row in rows):
                 of_entry = [row for row in rows if row.entry == entry]
                 if not _is_call(entry):

@@ -40,9 +40,14 @@ def listed_packages(inventory: Inventory) -> Iterator[tuple[str, str]]:
 
 
 def published_code(inventory: Inventory, matrix: Matrix) -> dict[str, tuple[str, ...]]:
-    """Return the GPU architectures of the packages whose wheels were opened, if no installed files were."""
+    """Return the GPU architectures of the packages whose wheels were opened, if no installed files were.
+
+    A wheel for another CUDA, which is published elsewhere, has code for other GPUs.
+    """
     found = {}
     for name, version in listed_packages(inventory):
+        if _OTHER_CUDA.fullmatch(versions.local_label(version)):
+            continue
         build = matrix.builds(name, version)
         if build and "gpu" in build and package_key(name, "architectures") not in inventory.facts:
             found[name] = tuple(build["gpu"][0].split(" "))

@@ -13,7 +13,7 @@ from envcheck.commands.judging import judge_inventory
 from envcheck.commands.loading import knowledge, load_atlas
 from envcheck.core.rules import ABSENT, Rule, Severity
 from envcheck.host.package_files import source_texts
-from envcheck.knowledge.atlas_rules import rules_here
+from envcheck.knowledge.atlas_rules import rules_here, rules_of
 from envcheck.lock.parse import parse_requirements
 from tests.support.worlds import inventory
 from tests.unit.lock.test_lock import SHIPPED
@@ -71,6 +71,19 @@ def test_an_import_of_some_trainings_is_judged_for_those(
 def test_the_other_side_of_that_import_fits() -> None:
     for beside in ({"trl": "0.19.0", "transformers": "4.57.6"}, {"trl": "0.23.0", "transformers": "5.2.0"}):
         assert not [*rules_here(load_atlas(), beside)]
+
+
+def test_compiled_modules_that_a_plugin_replaces_do_not_accuse() -> None:
+    beside = {"vllm": "0.11.0", "torch": "2.7.1", "torch-npu": "2.7.1"}
+    plugin = {**beside, "vllm-ascend": "0.11.0rc3"}
+
+    assert [rule.id for rule in rules_here(load_atlas(), beside)] == ["atlas:vllm:torch"]
+    assert not [*rules_here(load_atlas(), plugin)]
+    with_all, with_names = (
+        [rule.when for rule in rules_of(load_atlas(), each) if rule.id == "atlas:vllm:torch"]
+        for each in (beside, plugin)
+    )
+    assert [len(each) for each in with_all] > [len(each) for each in with_names] > []
 
 
 def healthy_cases() -> Iterator[Any]:

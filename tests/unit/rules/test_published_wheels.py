@@ -91,6 +91,7 @@ def test_what_is_installed_is_there_whatever_was_published() -> None:
     ("gpu", "package", "without"),
     [
         ("Tesla V100-SXM2-32GB", 'vllm = "0.12.0"', Known(("vllm (sm_75, sm_80, sm_90, compute_90)",))),
+        ("Tesla V100-SXM2-32GB", 'vllm = "0.12.0+cu129"', Absent()),  # another wheel, with other code
         ("Tesla T4", 'vllm = "0.12.0"', Absent()),
         ("NVIDIA B200", 'vllm = "0.12.0"', Absent()),  # compiled from PTX
         ("NVIDIA H100 80GB HBM3", 'xformers = "0.0.28"', Known(("xformers (sm_70, sm_80)",))),
