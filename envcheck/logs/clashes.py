@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import re
 
-_REQUIREMENT = r"[A-Za-z][\w.-]*(?:\[[\w,-]+\])?(?:\s?[=<>!~^]=?\s?[^\s,]*(?:,\s?[<>=!~^]=?\s?[^\s,]+)*)?"
+_REQUIREMENT = (
+    r"(?<![\w.-])[A-Za-z][\w.-]*+(?:\[[\w,-]+\])?"
+    r"(?:\s?[=<>!~^]=?+\s?+[^\s,]*+(?:,\s?[<>=!~^]=?+\s?+[^\s,]++)*)?"
+)
+"""A name with its bounds. No part gives characters back: of many bounds, each would be tried in two ways."""
+
 _DEPENDS = re.compile(
     rf"({_REQUIREMENT}(?: \d[\w.+]*)?) (?:depends on|requires|has requirement) ({_REQUIREMENT})"
     r"(?:;? \(*(?:extra|os_name|(?:python|platform|sys|implementation)_[a-z_]+) [^,]{1,160})?"  # a marker
