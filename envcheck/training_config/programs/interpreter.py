@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from abc import abstractmethod
+from collections.abc import Mapping
 
 from envcheck.training_config.programs.calls import MAKERS
 from envcheck.training_config.programs.expressions import ProgramTooLongError
@@ -51,7 +52,7 @@ class Interpreter(Statements):
         functions of its module that it leads to.
         """
         self.start_commands()
-        until = self.steps + _MOST_STEPS_GIVEN_AWAY
+        until, names = self.steps + _MOST_STEPS_GIVEN_AWAY, _NamesInCode()
         while self._waiting:
             function = self._waiting.pop()
             if function.node not in self.followed:
@@ -61,24 +62,41 @@ class Interpreter(Statements):
                     self.call_function(function, Arguments((), (), "another function calls it"))
                 except ProgramTooLongError:
                     self.followed.add(function.node)
-                    self.names |= _names_from(function)
+                    self.names |= names.of(function)
                 if not any(_takes_part(call.name) for call in self.calls[count:]):
                     self.incomplete = before  # such as one that collates a batch
 
 
-def _names_from(function: ProjectFunction) -> set[str]:
-    """Return the names in a function, and in what its module defines by these names."""
-    defined: dict[str, list[ast.AST]] = {}
-    for node in ast.walk(function.module.tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            defined.setdefault(node.name, []).append(node)
-    found: set[str] = set()
-    waiting: list[ast.AST] = [function.node]
-    while waiting:
-        more = {*names_in(list(ast.walk(waiting.pop())))} - found
-        found |= more
-        waiting += [node for name in more for node in defined.get(name, ())]
-    return found - defined.keys()  # a function counts by what its body does
+class _NamesInCode:
+    """Collect the names in functions, and in what their modules define by these names; each is read once."""
+
+    def __init__(self) -> None:
+        self._defined: dict[str, dict[str, list[ast.AST]]] = {}
+        self._read: set[ast.AST] = set()
+
+    def of(self, function: ProjectFunction) -> set[str]:
+        """Return the names that a function leads to, apart from those of code that was read before."""
+        defined = self._definitions(function.module)
+        found: set[str] = set()
+        waiting: list[ast.AST] = [function.node]
+        while waiting:
+            node = waiting.pop()
+            if node in self._read:
+                continue
+            self._read.add(node)
+            more = {*names_in(list(ast.walk(node)))} - found
+            found |= more
+            waiting += [each for name in more for each in defined.get(name, ())]
+        return found - defined.keys()  # a function counts by what its body does
+
+    def _definitions(self, module: Module) -> Mapping[str, list[ast.AST]]:
+        if module.path not in self._defined:
+            defined: dict[str, list[ast.AST]] = {}
+            for node in ast.walk(module.tree):
+                if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                    defined.setdefault(node.name, []).append(node)
+            self._defined[module.path] = defined
+        return self._defined[module.path]
 
 
 def _takes_part(name: str) -> bool:

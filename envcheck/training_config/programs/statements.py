@@ -74,6 +74,8 @@ class Statements(Classes):
         result = self._made_in_module(self.value(node.value, scope), scope)
         for target in node.targets:
             self.bind(target, result, scope)
+            if isinstance(target, ast.Name) and not _mentions(node.value, target.id):
+                self._iterated.pop(target.id, None)  # a loop before had a variable of this name
         return False
 
     def _made_in_module(self, value: Value, scope: Variables) -> Value:
@@ -305,6 +307,10 @@ _CHOSEN = (Imported, ClassValue, OneOf)
 
 def _options(value: Value) -> tuple[Value, ...]:
     return value.options if isinstance(value, OneOf) else (value,)
+
+
+def _mentions(node: ast.expr, name: str) -> bool:
+    return any(isinstance(each, ast.Name) and each.id == name for each in ast.walk(node))
 
 
 def _is_empty_dict(value: Value) -> bool:

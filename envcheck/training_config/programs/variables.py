@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from abc import abstractmethod
+from collections.abc import Set as AbstractSet
 from functools import reduce
 
 from envcheck.core.facts import Unknown
@@ -369,9 +370,12 @@ class Names(Expressions):
             self.names.add("requires_grad")
 
     def asks_for_names(self, node: ast.expr) -> bool:
-        """Return whether an expression depends on the name of a parameter that a loop goes through."""
+        """Return whether an expression depends on the name of a parameter that a loop goes through.
+
+        Each operand of `and` and `or` has to: a switch of the program may decide the whole otherwise.
+        """
         named = {name for name, source in self._iterated.items() if _WITH_NAMES.search(source)}
-        return bool(named) and any(isinstance(each, ast.Name) and each.id in named for each in ast.walk(node))
+        return bool(named) and _asks_for(node, named)
 
     def _spelled_owner(self, node: ast.expr) -> str:
         """Return an expression as it is written; for the variable of a loop, what the loop goes through."""
@@ -429,3 +433,15 @@ def _outermost(scope: Variables) -> Variables:
     while scope.around is not None:
         scope = scope.around
     return scope
+
+
+def _asks_for(node: ast.expr, names: AbstractSet[str]) -> bool:
+    match node:
+        case ast.BoolOp(values=values):
+            return all(_asks_for(each, names) for each in values)
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            return _asks_for(operand, names)
+        case ast.IfExp(test=test):
+            return _asks_for(test, names)
+        case _:
+            return any(isinstance(each, ast.Name) and each.id in names for each in ast.walk(node))

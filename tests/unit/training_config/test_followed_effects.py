@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from textwrap import indent
 
@@ -404,3 +405,36 @@ def test_parameters_of_an_adapter_are_asked_for_only_if_there_is_one(
 ) -> None:
     files = {"run.sh": "python train.py\n", "train.py": NAMES_AN_ADAPTER.format(word=word)}
     assert facts_of(tmp_path, "run.sh", files).get("adapter") == adapter
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        "for n, p in model.named_parameters():\n    if flags.freeze and 'head' in n:\n        p.requires_grad = False",
+        "for n, p in model.named_parameters():\n    p.requires_grad = flags.full or 'head' in n",
+        "for n, p in model.named_parameters():\n    p.requires_grad = True if flags.full else 'head' in n",
+        "for n, p in model.named_parameters():\n    pass\nn = flags.freeze\nif n:\n    freeze_base(model)",
+    ],
+)
+def test_a_switch_beside_the_name_of_a_parameter_leaves_freezing_open(tmp_path: Path, work: str) -> None:
+    found = of_program(tmp_path, work, f"from settings_of_mine import flags\n{FREEZE}")
+    assert not isinstance(found.get("frozen_params"), bool)
+
+
+def test_a_shortened_name_is_still_that_of_a_parameter(tmp_path: Path) -> None:
+    work = """
+for n, p in model.named_parameters():
+    n = n.removeprefix("module.")
+    if "wte" in n:
+        p.requires_grad = False
+"""
+    assert of_program(tmp_path, work)["frozen_params"] is True
+
+
+def test_many_functions_that_a_library_is_given_are_read_once(tmp_path: Path) -> None:
+    count = 250
+    functions = "\n".join(f"def f{number}(x):\n" + "    x.step(x)\n" * 40 for number in range(count))
+    work = "\n".join(f"library.register(f{number})" for number in range(count))
+    started = time.process_time()
+    of_program(tmp_path, work, f"import library\n{functions}")
+    assert time.process_time() - started < 20  # seconds; it took minutes when each call read the module again
