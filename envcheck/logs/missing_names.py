@@ -129,7 +129,7 @@ def missing_name(event: Event, tables: Mapping[str, Sequence[Mapping[str, Any]]]
     return None
 
 
-_IMPORT = re.compile(r"^\s*(?:from|import) ([A-Za-z_]\w*(?:\.\w+)+)", re.MULTILINE)
+_IMPORT = re.compile(r"^[ \t]*(?:from|import) ([A-Za-z_]\w*(?:\.\w+)+)", re.MULTILINE)
 
 
 def _file_of_project(place: Frame | None, text: str) -> str:

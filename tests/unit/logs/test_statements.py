@@ -14,8 +14,9 @@ from envcheck.logs import library_questions
 from envcheck.logs import scanner as log_scanner
 from envcheck.logs.clashes import clashing_requirements
 from envcheck.logs.diagnosis import Diagnosis
-from envcheck.logs.events import Frame, Raised
+from envcheck.logs.events import Event, Frame, Raised
 from envcheck.logs.line_format import log_patterns
+from envcheck.logs.missing_names import missing_name
 from envcheck.reports import explanation
 
 TREE = loading.source_tree()
@@ -650,3 +651,14 @@ def test_many_bounds_and_long_names_are_read_in_little_time() -> None:
     clashing_requirements("a==1,==1" * 2_000)
     clashing_requirements("a" * 50_000)
     assert time.process_time() - started < 2  # seconds; thirty bounds took hours
+
+
+def test_a_traceback_with_many_empty_lines_is_searched_for_imports_in_little_time() -> None:
+    frame = Frame("/home/me/project/train.py", 3, "main")
+    raised = Raised("ImportError", "cannot import name 'A' from 'b.c' (unknown location)", frame)
+    event = Event("raised", (1,), "\n" * 20_000, exceptions=(raised,))
+    started = time.process_time()
+    missing = missing_name(event, {})
+    assert missing is not None
+    assert missing.own
+    assert time.process_time() - started < 1
