@@ -472,6 +472,20 @@ LOG_SECRETS = {
 }
 
 
+@pytest.mark.parametrize("more", [(), ("--json",)])
+def test_a_token_in_a_requirement_is_not_repeated(more: tuple[str, ...], tmp_path: Path) -> None:
+    token = "ghp_" + "a1" * 18
+    log = tmp_path / "pip.log"
+    log.write_text(
+        "ERROR: pip's dependency resolver does not currently take into account all the packages that are "
+        f"installed.\nfoo 1.0 requires bar==https://me:{token}@example.org/bar, but you have bar 2.0 which is "
+        "incompatible.\n"
+    )
+    ran = envcheck("explain", str(log), *more)
+    assert "foo 1.0 requires bar==https://" in ran.out
+    assert token not in ran.out
+
+
 @pytest.mark.parametrize("text", LOG_SECRETS)
 @pytest.mark.parametrize("more", [(), ("--json",)])
 def test_secrets_in_a_log_are_not_repeated(text: str, more: tuple[str, ...], tmp_path: Path) -> None:

@@ -205,8 +205,9 @@ def requirements_of_installer(cause: Cause) -> tuple[tuple[str, ...], tuple[str,
     form = cause.event.form
     if form is None or form.kind not in _OF_INSTALLERS or not _INSTALLS.search(cause.event.text):
         return (), ()
-    absent = absent_releases(cause.event.text)
-    return absent, () if absent else clashing_requirements(cause.event.text)
+    text = hide_secrets(cause.event.text)  # a requirement may be an address with a token
+    absent = absent_releases(text)
+    return absent, () if absent else clashing_requirements(text)
 
 
 def _form_lines(cause: Cause, explanation: Explanation) -> Iterator[str]:

@@ -83,7 +83,7 @@ def _cause_tree(cause: Cause) -> dict[str, Any]:
             for one in event.exceptions
         ],
         "exit_code": event.code,
-        "clash": list(clashing_requirements(event.text)) if event.form else [],
+        "clash": list(clashing_requirements(hide_secrets(event.text))) if event.form else [],
         "means": (event.form.means if event.form else "") or None,
         "advice": (event.form.advice if event.form else "") or None,
         "general": f"{event.general.means}. {event.general.advice}" if event.general else None,
