@@ -11,9 +11,10 @@ from envcheck.training_config.programs.names import is_beside
 from envcheck.training_config.programs.recorded_calls import FollowedCall
 
 _LISTED = re.compile(r"(?:list|tuple|iter|enumerate|reversed)\((.*)\)")
-_PARAMETERS = re.compile(r"\.(?:named_)?(?:parameters|modules|children)\([^()]*\)$")
+_PARAMETERS = re.compile(r"(?:\.(?:named_)?(?:parameters|modules|children)\([^()]*\))++$")
+"""What all parts of a model are, perhaps through two loops: `model.modules().parameters()`."""
 
-
+_LONGEST = 1_000  # characters of an expression
 _MOST_BY_NAME = 1
 _MOST_PARTS = 2
 """So many calls that train parameters of some names, or parts of a model, leave others of it frozen."""
@@ -27,7 +28,9 @@ class _Frozen(NamedTuple):
 
 
 def path_of(expression: str) -> str:
-    """Return the model, or the part of one, whose parameters an expression stands for."""
+    """Return the model, or the part of one, whose parameters an expression stands for; "" if it is too long."""
+    if len(expression) > _LONGEST:
+        return ""
     while (listed := _LISTED.fullmatch(expression)) is not None:
         expression = listed[1]
     return _PARAMETERS.sub("", expression)

@@ -9,6 +9,7 @@ from textwrap import indent
 import pytest
 
 from envcheck.core.facts import Unknown
+from envcheck.training_config.programs.trainable import path_of
 from tests.unit.training_config.test_programs import facts_of
 
 PROGRAM = """
@@ -59,6 +60,7 @@ def test_what_a_function_freezes_stays_frozen(tmp_path: Path, work: str) -> None
     "work",
     [
         "freeze_base(model)\nfor p in model.parameters():\n    p.requires_grad = True",
+        "freeze_base(model)\nfor m in model.modules():\n    for p in m.parameters():\n        p.requires_grad = True",
         "freeze_base(model)\nmodel.requires_grad_(True)",
         "if args.tune_head:\n    pass\nelif unknown():\n    freeze_base(model)",
         # Together they may train all of it again.
@@ -438,3 +440,10 @@ def test_many_functions_that_a_library_is_given_are_read_once(tmp_path: Path) ->
     started = time.process_time()
     of_program(tmp_path, work, f"import library\n{functions}")
     assert time.process_time() - started < 20  # seconds; it took minutes when each call read the module again
+
+
+def test_a_long_expression_is_cut_in_little_time() -> None:
+    started = time.process_time()
+    assert path_of("list(model.modules().parameters())") == "model"
+    assert not path_of("model" + ".parameters()" * 20_000 + "x")
+    assert time.process_time() - started < 1
