@@ -28,7 +28,7 @@ class _Frozen(NamedTuple):
 
 
 def path_of(expression: str) -> str:
-    """Return the model, or the part of one, whose parameters an expression stands for; "" if it is too long."""
+    """Return the model, or the part of one, whose parameters an expression stands for; "" if it is long."""
     if len(expression) > _LONGEST:
         return ""
     while (listed := _LISTED.fullmatch(expression)) is not None:
