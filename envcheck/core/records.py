@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 else:
     _FieldGetter = type(vars(namedtuple("_One", "field"))["field"])  # noqa: PYI024 - its getter, written in C
 
-    class _Record(tuple):
+    class _NamedFields(tuple):
         """What all named tuples share; the names and types are those of `typing.NamedTuple`."""
 
         __slots__ = ()
 
         @classmethod
-        def _make(cls, values: "Iterable[Any]") -> "_Record":
+        def _make(cls, values: "Iterable[Any]") -> "_NamedFields":
             made = tuple.__new__(cls, values)
             if len(made) != len(cls._fields):
                 raise TypeError(f"Expected {len(cls._fields)} arguments, got {len(made)}")
             return made
 
-        def _replace(self, /, **changed: Any) -> "_Record":
+        def _replace(self, /, **changed: Any) -> "_NamedFields":
             made = self._make(map(changed.pop, self._fields, self))
             if changed:
                 raise ValueError(f"Got unexpected field names: {list(changed)!r}")
@@ -77,7 +77,7 @@ else:
                 _field_defaults=defaults,
                 **{field: _FieldGetter(index, field) for index, field in enumerate(fields)},
             )
-            return type(name, (_Record,), namespace)
+            return type(name, (_NamedFields,), namespace)
 
     class NamedTuple(metaclass=_NamedTupleType):
         """Base of a class that is a tuple with names: its fields, with their types, are its annotations."""
