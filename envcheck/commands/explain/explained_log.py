@@ -85,11 +85,7 @@ def explain_chunks(
     diagnosis = log_diagnosis.diagnose(text.log, signatures, partial(may_be_about, known, stated))
     diagnosis = _without_contradicted(diagnosis, text.log, report, tree["tables"])
     replaced = library_answers.replaced_method(diagnosis.cause) if diagnosis.cause else ()
-    if (
-        replaced
-        or _is_in_copy_of_library(diagnosis.cause, tree["tables"])
-        or _is_in_program_run_as_module(diagnosis.cause)
-    ):
+    if replaced or _is_in_code_of_others(diagnosis.cause, tree["tables"]):
         diagnosis = log_diagnosis.without_blame(diagnosis)
     missing = missing_answer(diagnosis, known, report.inventory)
     if missing is not None and diagnosis.cause is not None:
@@ -218,6 +214,11 @@ def _texts(text: LogText) -> Iterator[tuple[str, int]]:
     """Yield what is kept of a log, each piece with the number of its first line."""
     yield text.head, 1
     yield from ((event.text, event.first) for event in text.log.events)
+
+
+def _is_in_code_of_others(cause: Cause | None, tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> bool:
+    """Return whether the failing line may be in code that others wrote, although it is not installed."""
+    return _is_in_copy_of_library(cause, tables) or _is_in_program_run_as_module(cause)
 
 
 def _is_in_copy_of_library(cause: Cause | None, tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> bool:
