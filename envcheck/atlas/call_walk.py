@@ -42,7 +42,7 @@ _MOST_FRAMES = 4000
 
 @dataclass(frozen=True)
 class _Frame:
-    """A function that runs: its module, the class of `self`, and where its owner is in the order of bases.
+    """Hold a function that runs: its module, the class of `self`, and where its owner is among the bases.
 
     `through` holds the methods of the entry's object that led here, if this is one of them. `given` holds
     the parameters that are methods of the object, `classes` those that are classes of other packages.

@@ -1,4 +1,4 @@
-"""What the walk through the functions of a release finds: arguments, calls of own methods, set attributes."""
+"""Hold what the walk through the functions of a release finds: arguments, own calls, attributes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from envcheck.atlas.entries import distribution_of
 
 @dataclass(frozen=True, slots=True)
 class KeywordUse:
-    """A keyword argument that is passed to another package.
+    """Hold a keyword argument that is passed to another package.
 
     Attributes:
         path: import path of the function or class: `accelerate.Accelerator`.
@@ -42,7 +42,7 @@ class KeywordUse:
 
 @dataclass(frozen=True, slots=True)
 class KeywordDemand:
-    """One line that passes a keyword argument to another package.
+    """Hold one line that passes a keyword argument to another package.
 
     Attributes:
         what: the keyword.
@@ -60,7 +60,7 @@ class KeywordDemand:
 
 @dataclass(frozen=True, slots=True)
 class SelfCall:
-    """One line that calls a method of its own object, which a subclass may override.
+    """Hold one line that calls a method of its own object, which a subclass may override.
 
     Attributes:
         method: the method.
@@ -84,7 +84,7 @@ class SelfCall:
 
 @dataclass(frozen=True, slots=True)
 class ClassPatch:
-    """One line that sets an attribute of another package's class.
+    """Hold one line that sets an attribute of another package's class.
 
     Attributes:
         owner: import path of the class.

@@ -30,7 +30,7 @@ def find_patch_gaps(package: PackageReader, partner: PackageReader) -> list[Code
 
 
 class _PatchPair(OverridePair):
-    """Releases that set attributes of a partner's classes, in the place of subclasses of them."""
+    """Compare releases that set attributes of a partner's classes, as if they derived from them."""
 
     def gaps(self) -> list[CodeGap]:
         found: dict[tuple[str, str], dict[tuple[str, ...], dict[str, str]]] = {}

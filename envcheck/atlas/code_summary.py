@@ -65,7 +65,7 @@ class Parameters:
 
 @dataclass(frozen=True, slots=True)
 class CodeCall:
-    """One call in the body of a function, or one dotted name that is read: `self.model`, `torch.accelerator`.
+    """Hold a call in the body of a function, or a dotted name that is read, such as `self.model`.
 
     Attributes:
         target: what is called, as written: `Accelerator`, `self.accelerator.unwrap_model`.
@@ -97,7 +97,7 @@ class CodeCall:
 
 @dataclass(frozen=True, slots=True)
 class CodePatch:
-    """One statement that sets an attribute of a class: `Trainer.compute_loss = compute_loss`.
+    """Hold one statement that sets an attribute of a class: `Trainer.compute_loss = compute_loss`.
 
     Attributes:
         owner: the class, as written.
@@ -141,7 +141,7 @@ class CodeImport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionCode:
-    """One function or method.
+    """Hold one function or method.
 
     Attributes:
         name: its name.
@@ -201,7 +201,7 @@ class ClassCode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileCode:
-    """Functions and classes of one file; each name with all of its definitions.
+    """Hold the functions and classes of one file; each name with all of its definitions.
 
     Attributes:
         functions: functions at module level.

@@ -21,7 +21,7 @@ _FILES: WeakKeyDictionary[PackageReader, MutableMapping[bytes, FileCode]] = Weak
 
 @dataclass(frozen=True, slots=True)
 class EntryCalls:
-    """Code that runs when users call one entry of a release.
+    """Hold the code that runs when users call one entry of a release.
 
     Attributes:
         owner: module and name of the class; both are empty for a function.

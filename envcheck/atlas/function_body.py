@@ -29,7 +29,7 @@ _CLASS_NAME = re.compile(r"_*[A-Z]\w*[a-z]\w*")
 
 @dataclass(frozen=True)
 class Spot:
-    """The place of a statement in a function.
+    """Hold the place of a statement in a function.
 
     Attributes:
         guards: the tests around it.
@@ -62,7 +62,7 @@ class Spot:
 
 @dataclass(frozen=True)
 class _GivenValues:
-    """Positional arguments of a call; the methods of `self` and the classes among all arguments."""
+    """Hold the positional arguments of a call, and the methods of `self` and the classes among all."""
 
     positional: int = -1
     methods: tuple[tuple[str | int, str], ...] = ()

@@ -46,7 +46,7 @@ def find_override_gaps(package: PackageReader, partner: PackageReader) -> list[C
 
 @dataclass
 class OverridePair:
-    """Releases of a package and of a partner, whose classes the package's classes derive from.
+    """Compare releases of a package with those of a partner, from whose classes its own derive.
 
     Attributes:
         package: the readers of the package with the classes.

@@ -21,7 +21,7 @@ else:
     _FieldGetter = type(vars(namedtuple("_One", "field"))["field"])  # noqa: PYI024 - its getter, written in C
 
     class _NamedFields(tuple):
-        """What all named tuples share; the names and types are those of `typing.NamedTuple`."""
+        """Hold what all named tuples share; the names and types are those of `typing.NamedTuple`."""
 
         __slots__ = ()
 

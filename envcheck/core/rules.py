@@ -134,7 +134,7 @@ class Requirement(NamedTuple):
 
 
 class UserRequirement(NamedTuple):
-    """A user's bound on a lock: package, PEP 440 specifier (empty for any version), and its origin.
+    """Hold a bound on a lock: package, PEP 440 specifier (empty for any version), and its origin.
 
     `origin` is where the user finds it: `--with trl`, `requirements.txt line 3`. If `wanted` is False, it
     bounds the package only if something else requires it (a constraint). `by_target` says that the target
@@ -233,7 +233,7 @@ class AtlasRow(NamedTuple):
 
 
 class Atlas(NamedTuple):
-    """Needs of published releases from one another: rows by the package that needs it, then by partner.
+    """Hold the needs of published releases: rows by the package that needs it, then by its partner.
 
     `releases` holds every release that was read, oldest first, by package; other releases get no verdict.
     `optional` names the entries whose failure is a warning, because few users reach them. `trainers` has, by

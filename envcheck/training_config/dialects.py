@@ -65,7 +65,7 @@ class Implied(NamedTuple):
 
 
 class Family(NamedTuple):
-    """Words in a setting's name which show that the setting affects a fact, even if its meaning is not known.
+    """Hold the words in a setting's name which show that it affects a fact, even if its meaning is unknown.
 
     If the name of a setting without a row contains one of `words` and none of `beside`, the fact is Unknown
     instead of at its default. The fact is also Unknown if the regular expression `models` matches the name of

@@ -47,7 +47,7 @@ class Setting(NamedTuple):
 
 
 class ProgramSource(NamedTuple):
-    """Names in the code of a program and of its project's modules; `file` is the program's own file.
+    """Hold the names in the code of a program and its project's modules; `file` is the program's own file.
 
     `unresolved` are the packages, other than the standard library, that the code imports and that were not
     read. `options` are the options of the program that have a literal default, with that default.

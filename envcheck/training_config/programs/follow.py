@@ -20,7 +20,7 @@ from envcheck.training_config.programs.values import Record, Value
 
 
 class FollowedProgram(NamedTuple):
-    """Result of following a program.
+    """Hold what following a program found.
 
     `names` are those in the code that it reaches, `bodies` those among them that only name functions of the
     project that were followed, so that their bodies say what they do. `unread` are the packages that this

@@ -1,4 +1,4 @@
-"""Which parameters a followed program leaves frozen, from the order in which it freezes and trains them."""
+"""Find the parameters that a followed program leaves frozen, by the order of freezing and training."""
 
 from __future__ import annotations
 

@@ -137,7 +137,7 @@ def put(cls):
 
 
 def test_a_class_that_is_handed_to_a_function_is_followed() -> None:
-    """Unsloth does so, and asks first whether its function is there already."""
+    """Follow it as Unsloth does so, which asks first whether its function is there already."""
     body = "from transformers.trainer import Trainer\nput(Trainer)"
     (gap,) = find_patch_gaps(on_call(PUTS, body), transformers(PLAIN, PASSES))
     assert gap.entry == "unsloth.trainer.UnslothTrainer(...), then transformers.Trainer.train(...)"
@@ -155,7 +155,7 @@ def test_a_class_that_is_handed_to_a_function_is_followed() -> None:
 def test_an_edited_copy_of_a_method_makes_the_same_calls(
     value: str, found: dict[str, tuple[str, ...]]
 ) -> None:
-    """A function made from the source text of the method that it replaces; any other one stops the way."""
+    """Pass on through a function made from the source text that it replaces; any other one stops the way."""
     reads = "source = inspect.getsource(Trainer._inner_training_loop)\nexec(source)\n" * (value == "made")
     body = (
         f"from transformers.trainer import Trainer\n{reads}"

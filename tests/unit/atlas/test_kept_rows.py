@@ -64,7 +64,7 @@ def test_with_all_packages_stored_the_rows_are_those_that_were_read(
 def test_an_incomplete_store_takes_no_row_away(
     tmp_path: Path, table: ReleaseTable, read: list[AtlasRow]
 ) -> None:
-    """A guard may ask a package that is not stored: then its line is not read."""
+    """Keep the row of a guard that may ask a package that is not stored: then its line is not read."""
     folder = stored(tmp_path, row("transformers", "transformers.b"))
     with pytest.raises(InputError, match=r"1 rows would be lost .*transformers\.b.*store lacks torch"):
         rows_with_kept(read, folder, "peft", ["torch"], table)

@@ -13,7 +13,7 @@ from envcheck.core.records import NamedTuple
 
 
 class Release(NamedTuple):
-    """A release of a package."""
+    """Hold a release of a package."""
 
     package: str
     version: str = "1.0"
