@@ -84,6 +84,18 @@ def _trees() -> dict[str, Any]:
     return {Path(name).stem: tomllib.loads(text) for name, text in texts.items()}
 
 
+class _Naming(NamedTuple):
+    """Hold what is known of a file from where it is named; nothing if the user names it.
+
+    `dialect` overrides the one that the file's content suggests, `launch` is the number of the launch, and
+    `read_by` the code of the program that is given the file.
+    """
+
+    dialect: str = ""
+    launch: int = 0
+    read_by: ProgramSource | None = None
+
+
 class _NamedFileReader:
     """Reads files and the files that they name; collects the results in order of precedence.
 
@@ -109,23 +121,14 @@ class _NamedFileReader:
             if _is_inline(named):
                 self._inline += 1
                 number = "" if self._inline == 1 else f" ({self._inline})"
-                self._read_text(named, f"--train{number}", Path())
+                self._read_text(named, f"--train{number}", Path(), _Naming())
             else:
-                self._read_file(Path(named), named)
+                self._read_file(Path(named), named, _Naming())
         except InputError as error:
             self.diagnostics.append(Diagnostic(Severity.ERROR, UNREADABLE, error.problem, (error.place,)))
 
-    def _read_file(
-        self,
-        path: Path,
-        name: str,
-        dialect: str = "",
-        launch: int = 0,
-        read_by: ProgramSource | None = None,
-    ) -> None:
-        """Read a file once for each launch; `dialect` overrides the one that its content suggests.
-
-        `read_by` is the code of the program that is given the file.
+    def _read_file(self, path: Path, name: str, naming: _Naming) -> None:
+        """Read a file once for each launch.
 
         Raises:
             InputError: it cannot be read, or the files name one another in a cycle or too long a chain.
@@ -133,30 +136,22 @@ class _NamedFileReader:
         resolved = resolve_links(path)
         if resolved in self._chain:
             raise InputError(name, "includes itself through the files that it names")
-        if (resolved, launch) in self._read:
+        if (resolved, naming.launch) in self._read:
             return
         if len(self._chain) > _DEEPEST:
             raise InputError(name, f"more than {_DEEPEST} files that name one another")
-        self._read.add((resolved, launch))
+        self._read.add((resolved, naming.launch))
         data = read_file(path, _LARGEST_NOTEBOOK if name.endswith(".ipynb") else _LARGEST)
         if data.startswith(_UTF_16):
             raise InputError(name, "UTF-16: save it as UTF-8")
         self._chain.append(resolved)
         try:
-            self._read_text(data.decode("utf-8", "replace"), name, path.parent, dialect, launch, read_by)
+            self._read_text(data.decode("utf-8", "replace"), name, path.parent, naming)
         finally:
             self._chain.pop()
         self.diagnostics += _not_utf_8(data, name)
 
-    def _read_text(
-        self,
-        text: str,
-        name: str,
-        folder: Path,
-        dialect: str = "",
-        launch: int = 0,
-        read_by: ProgramSource | None = None,
-    ) -> None:
+    def _read_text(self, text: str, name: str, folder: Path, naming: _Naming) -> None:
         """Interpret a text, then read the files that it names.
 
         Raises:
@@ -165,9 +160,11 @@ class _NamedFileReader:
         self.texts[name] = text
         parts: list[Interpretation] = []
         for document in readers.read(text, name, ProjectFiles(folder).text):
-            placed = document._replace(launch=document.launch or launch, read_by=document.read_by or read_by)
-            if dialect and document.form in self._known[dialect].forms:
-                placed = placed._replace(dialect=dialect)
+            placed = document._replace(
+                launch=document.launch or naming.launch, read_by=document.read_by or naming.read_by
+            )
+            if naming.dialect and document.form in self._known[naming.dialect].forms:
+                placed = placed._replace(dialect=naming.dialect)
             placed = self._with_groups(placed, name)
             if placed.form == "yaml" and not placed.launch:
                 from envcheck.training_config.readers.yaml_text import with_own_values
@@ -181,7 +178,7 @@ class _NamedFileReader:
                 for reference in part.references:
                     self._follow(reference, part.document, folder)
             parts += interpreted
-        if not dialect and not any(_says_something(part) for part in parts):
+        if not naming.dialect and not any(_says_something(part) for part in parts):
             raise InputError(name, "has no training setting that envcheck knows")
         self.parts += parts
 
@@ -352,7 +349,8 @@ class _NamedFileReader:
             text = f"{_short(reference.path)} is not here: {path} is read, which ends in the same way"
             self.diagnostics.append(Diagnostic(Severity.NOTE, "read-instead", text, (reference.place,)))
         try:
-            self._read_file(path, str(path), reference.dialect, reference.launch, document.source)
+            naming = _Naming(reference.dialect, reference.launch, document.source)
+            self._read_file(path, str(path), naming)
         except InputError as error:
             self._leave_open(reference, f"{reference.path} cannot be read")
             places = (error.place, reference.place)
@@ -374,7 +372,8 @@ class _NamedFileReader:
             )
             self.diagnostics.append(Diagnostic(Severity.NOTE, "read-instead", text, (reference.place,)))
         name = f"{end} of {dialect.package}"
-        self._read_text(dialect.shipped.files[end], name, folder, reference.dialect, reference.launch)
+        naming = _Naming(reference.dialect, reference.launch)
+        self._read_text(dialect.shipped.files[end], name, folder, naming)
         return True
 
     def _note_missing(self, reference: Reference, document: Document) -> None:
