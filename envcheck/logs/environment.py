@@ -40,17 +40,18 @@ class Printed(NamedTuple):
 
 def facts(text: str, number: int, tables: Tables, vocabulary: Vocabulary) -> Iterator[Printed]:
     """Yield the values that a text prints; `number` is that of its first line."""
-    others = _OtherEnvironments(text, tables)
+    others, line_feeds = _OtherEnvironments(text, tables), [each.start() for each in re.finditer("\n", text)]
     for row in tables.get("log_fact", ()):
         for match in _matches(row, text):
-            if row.get("written") and others.have(text.count("\n", 0, match.start())):
+            line = bisect_left(line_feeds, match.start())
+            if row.get("written") and others.have(line):
                 continue
             groups = match.groupdict()
             key = row["key"].replace("*", normalised(groups.get("package") or ""))
             device = int(groups.get("device", 0)) if key.startswith("gpu.") else None
             value = _value(groups["value"], row.get("values"), key, vocabulary)
             if value is not None:
-                yield Printed(key, value, device, number + text.count("\n", 0, match.start()))
+                yield Printed(key, value, device, number + line)
     for row in tables.get("log_listing", ()):
         for package, version, line in _listed_packages(row, text):
             if versions.parse(version) is not None and not (row.get("written") and others.have(line)):
