@@ -15,6 +15,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from envcheck.core.rules import Span
+from envcheck.core.versions import order
 from envcheck.knowledge.release_spans import open_spans, parse_open_spans, read_ends, spans_in_words
 
 _HEAD = """\
@@ -71,7 +72,7 @@ class RaisedRow(NamedTuple):
 
 
 class FoundRaise(NamedTuple):
-    """Row that a log's message is, and its releases in words; `gone` says that the newest one lacks it.
+    """Hold the row that a log's message is, and its releases; `gone` says that the newest one lacks it.
 
     `ends` are the first and the last release that were read.
     """
@@ -154,16 +155,14 @@ def _with_other_wordings(chosen: FoundRaise, others: Sequence[FoundRaise]) -> Fo
     ]
     if len(same) == 1:
         return chosen
-    spans = tuple(sorted({span for other in same for span in other.row.spans}, key=_by_first_release))
+    spans = tuple(
+        sorted({span for other in same for span in other.row.spans}, key=lambda span: order(span[0]))
+    )
     return chosen._replace(
         row=row._replace(spans=spans),
         releases=spans_in_words(spans, chosen.ends),
         gone=all(other.gone for other in same),
     )
-
-
-def _by_first_release(span: Span) -> tuple[int, ...]:
-    return tuple(int(number) for number in re.findall(r"\d+", span[0]))
 
 
 def is_certain(row: RaisedRow) -> bool:
