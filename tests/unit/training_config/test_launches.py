@@ -322,7 +322,13 @@ def test_the_name_of_a_vision_model_freezes_nothing_where_the_code_cannot(tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("trainer", "method"), [("OnlineDPOTrainer", "online_dpo"), ("DPOTrainer", "dpo"), ("XPOTrainer", None)]
+    ("trainer", "method"),
+    [
+        ("OnlineDPOTrainer", "online_dpo"),
+        ("DPOTrainer", "dpo"),
+        ("XPOTrainer", "online_dpo"),
+        ("BCOTrainer", None),
+    ],
 )
 def test_the_class_of_the_trainer_is_the_method(tmp_path: Path, trainer: str, method: str | None) -> None:
     code = f"from trl import {trainer}\n{trainer}(args.model)\n"
