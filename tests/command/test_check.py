@@ -1101,12 +1101,29 @@ def test_the_index_of_an_extra_decides_in_that_extra_alone(tmp_path: Path) -> No
     assert any("for torch>=2.9,<=2.14.1 an installer takes 2.14.1" in note for note in notes)
 
 
-def test_a_range_whose_releases_all_fail_has_no_way_out(tmp_path: Path) -> None:
-    ran = check(tmp_path, "requirements.txt", "transformers==5.0.0\npeft>=0.16,<0.18\n")
-    assert (
-        "for peft<0.18,>=0.16 an installer takes 0.17.1 today; every release of peft in the range fails"
-        in ran.out
-    )
+_NEWER_FAILS_TOO = """
+[[rule]]
+id = "house-newer-peft"
+severity = "error"
+basis = "measured"
+title = "Newer PEFT fails here for another reason"
+why = "measured in this house"
+when = { "pkg.peft" = ">=0.18", "pkg.transformers" = "==5.0.0" }
+sources = [{ url = "https://example.org/house", kind = "source", checked = 2026-11-29 }]
+"""
+
+
+def test_a_release_that_fails_otherwise_is_no_way_out_of_a_range(tmp_path: Path) -> None:
+    """Name PEFT 0.18, which imports where 0.17 does not, as a way out only if no other rule refuses it."""
+    (tmp_path / "house.toml").write_text(_NEWER_FAILS_TOO)
+    requirements = "transformers==5.0.0\npeft>=0.16\n"
+    none_fits = "every release of peft in the range fails"
+
+    refused = check(tmp_path, "requirements.txt", requirements, "--matrix", "house.toml")
+    assert f"for peft>=0.16 an installer takes 0.21.2 today; {none_fits}" in refused.out
+    older_alone = check(tmp_path, "requirements.txt", requirements.replace(">=0.16", ">=0.16,<0.18"))
+    assert none_fits in older_alone.out
+    assert none_fits not in check(tmp_path, "requirements.txt", requirements).out
 
 
 def test_a_package_from_a_checkout_is_not_the_newest_release(tmp_path: Path) -> None:
