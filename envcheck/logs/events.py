@@ -40,7 +40,7 @@ def without_wrapper(message: str) -> str:
 
 
 class FailureForm(NamedTuple):
-    """What the form of a line shows about a failure: its kind, its meaning, advice; texts may be empty.
+    """Hold what the form of a line shows about a failure: its kind, its meaning, advice; texts may be empty.
 
     `aside` marks what a run may print without failing: it counts only if nothing else in the log failed.
     `closing` marks what only reports that a build failed, whose reason another line tells.

@@ -51,7 +51,7 @@ PYTHON = "python"
 
 
 class MissingName(NamedTuple):
-    """A name that a package lacks; `kind` is `name`, `module` or `argument`.
+    """Hold a name that a package lacks; `kind` is `name`, `module` or `argument`.
 
     `module` is the module that lacks it, or the function that lacks an argument. `lacks` and `asks` are
     the distributions that lack and need it, empty if unknown or the user's own code. `installed` says that a

@@ -103,7 +103,7 @@ def lines_of_others(text: str, forms: ListForms) -> frozenset[int]:
 
 
 class _ListLine(NamedTuple):
-    """A line without prose; `of_others` says that the sentence above it speaks of another environment."""
+    """Hold a line without prose; `of_others` says that the line above it speaks of another environment."""
 
     number: int
     pattern: re.Pattern[str]
