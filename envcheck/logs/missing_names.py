@@ -347,7 +347,10 @@ def ranges_in_names(missing: MissingName, presence: Presence) -> Iterator[str]:
 
 
 def ranges_with(missing: MissingName, tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> Iterator[str]:
-    """Yield which releases need the name and which have it, from the tables that list names."""
-    for row in tables.get("peft_transformers", ()):
+    """Yield which releases need the name and which have it, from the tables that list names.
+
+    They list what PEFT asks for, which says nothing of another package that asks.
+    """
+    for row in tables.get("peft_transformers", ()) if missing.asks in ("", "peft") else ():
         if missing.name in row.get("missing", ()):
             yield f"peft {row['peft']} asks for it, and transformers {row['transformers']} has it"

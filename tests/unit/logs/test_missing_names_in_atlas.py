@@ -6,7 +6,13 @@ from envcheck.core.rules import Atlas
 from envcheck.knowledge.atlas import read_atlas
 from envcheck.knowledge.names import presence
 from envcheck.logs.events import Event, Raised
-from envcheck.logs.missing_names import MissingName, missing_name, ranges_in_atlas, ranges_in_names
+from envcheck.logs.missing_names import (
+    MissingName,
+    missing_name,
+    ranges_in_atlas,
+    ranges_in_names,
+    ranges_with,
+)
 
 GAPS = """
 read = 2026-11-22
@@ -40,6 +46,15 @@ def atlas() -> Atlas:
 
 def missing(kind: str, name: str, module: str, asks: str = "accelerate") -> MissingName:
     return MissingName(kind, name, module, "huggingface-hub", asks, installed=True)
+
+
+@pytest.mark.parametrize(
+    ("asks", "told"), [("peft", True), ("", True), ("liger-kernel", False), ("accelerate", False)]
+)
+def test_what_peft_asks_for_is_told_to_nobody_else(asks: str, told: bool) -> None:
+    rows = [{"peft": ">=0.16,<0.18", "transformers": ">=4.44,<5.0", "missing": ["HybridCache"]}]
+    words = list(ranges_with(missing("name", "HybridCache", "m", asks), {"peft_transformers": rows}))
+    assert words == ["peft >=0.16,<0.18 asks for it, and transformers >=4.44,<5.0 has it"] * told
 
 
 @pytest.mark.parametrize(
