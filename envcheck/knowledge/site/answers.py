@@ -8,11 +8,11 @@ rule.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations, product
 from typing import Any, NamedTuple
 
-from envcheck.core.facts import Known, Tri, Value, family, package_key, package_name
+from envcheck.core.facts import Known, Reading, Tri, Value, family, package_key, package_name
 from envcheck.core.findings import Verdict
 from envcheck.core.rules import Clause, Default, Matrix, Rule
 from envcheck.knowledge.site.choices import PageChoices
@@ -25,6 +25,23 @@ _MOST_PACKAGES = 2
 
 _FROM_TORCH = frozenset({"cuda.runtime", "cuda.minimum_driver", "cuda.full_driver", "gpu.in_torch_build"})
 """Facts that follow from the release of torch."""
+
+
+_CODE_FOR_GPU = frozenset(
+    {
+        "gpu.in_torch_build",
+        "gpu.in_triton",
+        "gpu.torch_first",
+        "gpu.torch_last",
+        "gpu.torch_nearest",
+        "gpu.packages_without_code",
+    }
+)
+"""Facts of a GPU that follow from its compute capability, its kind and the software beside it."""
+
+
+_TRAINING = frozenset({"train", "training"})
+"""Families of facts that the target gives, or that follow from it."""
 
 
 _WITHDRAWN = "packages.withdrawn"
@@ -60,12 +77,13 @@ def entry_of(choices: PageChoices, number: int, rule: Rule) -> dict[str, Any] | 
         for name in dimensions
     }
     found: dict[Tri, list[int]] = {Tri.YES: [], Tri.MAYBE: [], Tri.NO: []}
+    judged = _JudgedOnce(choices, rule, needs)
     for combination in _combinations(needs, classes):
         chosen = {name: first_option[name][class_] for name, class_ in combination.items()}
         place = 0
         for name, size in zip(dimensions, sizes, strict=True):
             place = place * size + combination[name]
-        found[_is_broken(choices, rule, needs, chosen)].append(place)
+        found[judged.is_broken(chosen)].append(place)
     if not (found[Tri.YES] or found[Tri.MAYBE]):
         return None
     return _entry(
@@ -101,7 +119,8 @@ class _Needs(NamedTuple):
     """Hold what a rule's answer can depend on: settings (target, gpu, driver, python) and packages.
 
     `required` are the packages that must be chosen before the rule can be broken. `defaults` are those that
-    may give one of `keys`; the others would be decided in vain for each choice.
+    may give one of `keys`; the others would be decided in vain for each choice. `inputs` are the facts of the
+    machine that the clauses, these defaults, or facts that follow from the training read.
     """
 
     settings: tuple[str, ...]
@@ -110,6 +129,7 @@ class _Needs(NamedTuple):
     clauses: tuple[Clause, ...]
     keys: frozenset[str]
     defaults: tuple[Default, ...]
+    inputs: frozenset[str]
 
     @property
     def torch_build(self) -> bool:
@@ -124,13 +144,16 @@ class _Needs(NamedTuple):
         packages = {package_name(key) for key in keys if key.startswith("pkg.")}
         if _depends_on_torch_build(keys):
             packages.add("torch")
+        behind = _keys_behind(keys, choices.known)
+        defaults = tuple(default for default in choices.known.defaults if default.key in behind)
         return cls(
             settings=tuple(_settings_behind(keys)),
             packages=tuple(sorted(packages & choices.releases.keys())),
             required=required,
             clauses=tuple(clauses),
             keys=frozenset(keys),
-            defaults=_defaults_behind(keys, choices.known),
+            defaults=defaults,
+            inputs=frozenset({*keys, *_inputs_of_training(behind, defaults)}),
         )
 
 
@@ -150,21 +173,31 @@ def _with_defaults(rule: Rule, known: Matrix) -> tuple[list[Clause], set[str]]:
     return clauses, keys
 
 
-def _defaults_behind(keys: Collection[str], known: Matrix) -> tuple[Default, ...]:
-    """Return the defaults that may give one of these facts, or a fact from which one of them follows."""
+def _keys_behind(keys: Collection[str], known: Matrix) -> set[str]:
+    """Return these facts, and all from which one of them follows or gets its default."""
     wanted: set[str] = set()
     more = set(keys)
     while more:
         wanted |= more
         given = (clause.key for default in known.defaults if default.key in more for clause in default.when)
         more = {*given, *(key for each in more for key in derive.FOLLOWS_FROM.get(each, ()))} - wanted
-    return tuple(default for default in known.defaults if default.key in wanted)
+    return wanted
+
+
+def _inputs_of_training(keys: Iterable[str], defaults: Iterable[Default]) -> Iterator[str]:
+    """Yield the facts that these defaults, and those of these facts that follow from the training, read."""
+    for key in keys:
+        if family(key) in _TRAINING:
+            yield from derive.FOLLOWS_FROM.get(key, ())
+    for default in defaults:
+        for clause in default.when:
+            yield from (clause.key, *referenced_keys(clause))
 
 
 def _settings_behind(keys: Collection[str]) -> Iterator[str]:
     """Yield the settings of the page that give any of these facts."""
     families = {family(key) for key in keys}
-    if families & {"train", "training"}:
+    if families & _TRAINING:
         yield "target"
     if families & {"gpu", "gpus"}:
         yield "gpu"
@@ -201,8 +234,10 @@ def _class_key(choices: PageChoices, needs: _Needs, dimension: str, option: int)
         given = tuple(sorted((key, value) for key, value in training.facts.items() if key in needs.keys))
         described = "training.described" in needs.keys and bool(training.facts)
         return given, tuple(key for key in training.free if key in needs.keys), described
-    if option == 0 or dimension in ("gpu", "driver") or (dimension == "torch" and needs.torch_build):
+    if option == 0 or (dimension == "torch" and needs.torch_build):
         return option
+    if dimension in ("gpu", "driver"):
+        return _hardware_class(choices, needs, dimension, option)
     if dimension == "python":
         key, value = "python.version", f"{choices.pythons[option]}.0"
     else:
@@ -210,10 +245,48 @@ def _class_key(choices: PageChoices, needs: _Needs, dimension: str, option: int)
     answers = tuple(
         clause_algebra.answer(clause, Known(value)) for clause in needs.clauses if clause.key == key
     )
-    compared = any(key in referenced_keys(clause) for clause in needs.clauses)
+    compared = _is_compared(key, needs)
     # Whether a companion loads beside torch depends on its release, whatever the clauses say of it.
     compared = compared or f"build.{dimension}.fits" in needs.keys
     return (answers, value if compared else "")
+
+
+def _hardware_class(choices: PageChoices, needs: _Needs, dimension: str, option: int) -> Hashable:
+    """Return what a driver or a GPU gives to the clauses; the option if that depends on other choices."""
+    asked = needs.inputs
+    if dimension == "driver" and any(map(_follows_from_driver_and_more, asked)):
+        return option
+    if asked & _CODE_FOR_GPU:
+        asked |= {"gpu.compute_capability", "gpu.kind"}
+    of_host, *of_device = choices.readings({dimension: option}, asked)
+    # Other facts follow from those of the host, such as the processor that a GPU comes with.
+    host = choices.readings({dimension: option}) if dimension == "gpu" else ()
+    given = [(key, _given(needs, key, reading)) for part in (of_host, *of_device) for key, reading in part]
+    return tuple(given), host[:1]
+
+
+def _given(needs: _Needs, key: str, reading: Reading) -> Hashable:
+    """Return the answers of the clauses if they alone ask for the fact, and its reading otherwise."""
+    clauses = [clause for clause in needs.clauses if clause.key == key]
+    if not clauses or _is_compared(key, needs) or not isinstance(reading, Known):
+        return reading
+    return tuple(clause_algebra.answer(clause, reading) for clause in clauses)
+
+
+def _follows_from_driver_and_more(key: str) -> bool:
+    """Return whether a fact follows from the driver together with something else, such as torch's CUDA."""
+    behind: set[str] = set()
+    more = {key}
+    while more:
+        behind |= more
+        more = {each for key in more for each in derive.FOLLOWS_FROM.get(key, ())} - behind
+    bases = {each for each in behind if each not in derive.FOLLOWS_FROM}
+    return "driver.version" in bases and len(bases) > 1
+
+
+def _is_compared(key: str, needs: _Needs) -> bool:
+    """Return whether a clause compares another fact with this one."""
+    return any(key in referenced_keys(clause) for clause in needs.clauses)
 
 
 def _combinations(needs: _Needs, classes: Mapping[str, list[int]]) -> Iterator[dict[str, int]]:
@@ -233,6 +306,30 @@ def _combinations(needs: _Needs, classes: Mapping[str, list[int]]) -> Iterator[d
             if key not in seen:
                 seen.add(key)
                 yield combination
+
+
+class _JudgedOnce:
+    """Judge a rule for choices, once for all that agree in every fact it depends on.
+
+    Forty releases of torch have three levels of CUDA, and twenty-five GPUs lie on two sides of most bounds.
+    """
+
+    def __init__(self, choices: PageChoices, rule: Rule, needs: _Needs) -> None:
+        self._choices = choices
+        self._rule = rule
+        self._needs = needs
+        self._machines: dict[tuple[tuple[str, int], ...], Hashable] = {}
+        self._answers: dict[tuple[int | None, Hashable], Tri] = {}
+
+    def is_broken(self, chosen: Mapping[str, int]) -> Tri:
+        """Return whether a choice breaks the rule; MAYBE if only what the target leaves open decides."""
+        machine = tuple((name, option) for name, option in chosen.items() if name != "target")
+        if machine not in self._machines:
+            self._machines[machine] = self._choices.readings(chosen, self._needs.inputs)
+        same = chosen.get("target"), self._machines[machine]
+        if same not in self._answers:
+            self._answers[same] = _is_broken(self._choices, self._rule, self._needs, chosen)
+        return self._answers[same]
 
 
 def _is_broken(choices: PageChoices, rule: Rule, needs: _Needs, chosen: Mapping[str, int]) -> Tri:

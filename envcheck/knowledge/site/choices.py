@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from envcheck.core import versions
-from envcheck.core.facts import Fact, Inventory, Known, Value, package_key, package_name
+from envcheck.core.facts import Fact, Inventory, Known, Reading, Value, package_key, package_name
 from envcheck.core.rules import Default, Matrix, Ref
 from envcheck.knowledge.tables import ReleaseRow, all_releases, torch_releases
 from envcheck.rules import derive
@@ -77,6 +78,23 @@ class PageChoices:
             devices = ({"gpu.name": Fact("gpu.name", Known(self.gpus[gpu][1]), "chosen")},) if gpu else ()
             self._machines[key] = derive.derive_machine(Inventory(facts, devices), self.known)
         return self._machines[key]
+
+    def readings(
+        self, chosen: Mapping[str, int], keys: AbstractSet[str] | None = None
+    ) -> tuple[tuple[tuple[str, Reading], ...], ...]:
+        """Return what these options say of these facts, or of all: of the machine, and then of its GPU.
+
+        What follows from the training is left out. A rule that depends on these facts alone cannot tell two
+        choices with equal results apart.
+        """
+        machine = self._machine({each: option for each, option in chosen.items() if each != "target"})
+        return tuple(
+            tuple(
+                (key, part[key].reading)
+                for key in sorted(part.keys() if keys is None else keys & part.keys())
+            )
+            for part in (machine.facts, *machine.devices)
+        )
 
     def known_values(self, chosen: Mapping[str, int]) -> Mapping[str, Value]:
         """Return the known facts of these options, but not what follows from the training."""
