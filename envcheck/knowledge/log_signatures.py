@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from envcheck.core.facts import EMPTY_MAPPING
+from envcheck.knowledge.needed_text import Needed, may_match, needed_texts
 
 KINDS = {
     "version": "versions that do not go together",
@@ -48,6 +49,7 @@ class Signature(NamedTuple):
     kind: str
     patterns: tuple[re.Pattern[str], ...]
     literals: tuple[int, ...]  # number of literal characters in each pattern
+    needed: tuple[list[Needed], ...]  # texts that each pattern needs
     title: str = ""
     advice: str = ""
     sources: tuple[Mapping[str, str], ...] = ()
@@ -70,6 +72,7 @@ def compile_signatures(cases: Iterable[Mapping[str, Any]]) -> tuple[Signature, .
             kind=case.get("kind", "version"),
             patterns=tuple(map(re.compile, case["signature"])),
             literals=tuple(map(_literal_characters, case["signature"])),
+            needed=tuple(map(needed_texts, case["signature"])),
             title=case.get("title", ""),
             advice=case.get("explain", ""),
             sources=tuple(case.get("sources", ())),
@@ -81,10 +84,29 @@ def compile_signatures(cases: Iterable[Mapping[str, Any]]) -> tuple[Signature, .
     )
 
 
-def match_positions(signature: Signature, text: str) -> dict[int, int]:
-    """Return the numbers of the signature's patterns that match in a text, and where each match begins."""
-    hits = ((number, pattern.search(text)) for number, pattern in enumerate(signature.patterns))
+def match_positions(signature: Signature, text: str, folded: str) -> dict[int, int]:
+    """Return the numbers of the signature's patterns that match in a text, and where each match begins.
+
+    `folded` is `text.casefold()`, which the caller makes once for all signatures.
+    """
+    hits = (
+        (number, pattern.search(text))
+        for number, (pattern, needed) in enumerate(zip(signature.patterns, signature.needed, strict=True))
+        if may_match(needed, folded)
+    )
     return {number: hit.start() for number, hit in hits if hit}
+
+
+def needs_word(pattern: str, words: Sequence[str]) -> bool:
+    """Return whether every text that a pattern matches contains one of these words, in upper or lower case.
+
+    The answer may be False where it should be True, as for `needed_texts`.
+    """
+
+    def has_words(texts: Needed) -> bool:
+        return all(any(word in text for word in words) for text in texts)
+
+    return any(map(has_words, needed_texts(pattern, worth=has_words)))
 
 
 def any_signature_matches(signatures: Iterable[Signature], text: str) -> bool:
@@ -92,41 +114,9 @@ def any_signature_matches(signatures: Iterable[Signature], text: str) -> bool:
     return any(all(pattern.search(text) for pattern in signature.patterns) for signature in signatures)
 
 
-# --- what a pattern needs to match --------------------------------------------------------------------
-
 _CLASS = re.compile(r"(?<!\\)\[\^?\]?(?:\\.|[^\]\\])*\]")
 _FLAGS = re.compile(r"\(\?[a-zA-Z]+\)")
 _ESCAPED = re.compile(r"\\([^\w\s])")
-_AROUND = re.compile(r"\(\?<?[=!][^()]*\)")
-_GROUP = re.compile(r"\((?:\?:|\?P<\w+>)?([^()]*)\)(\?|\*|\{0)?")
-_OPTIONAL = re.compile(r"(?:\\.|[^\\])(?:[?*]|\{0)")
-_GAP, _NEEDS_WORD, _PLAIN = "\0", "\1", "\2"
-
-
-def needs_word(pattern: str, words: Sequence[str]) -> bool:
-    """Return whether every text that a pattern matches contains one of these words, in upper or lower case.
-
-    The answer comes from the pattern's source and may be False where it should be True, because character
-    classes, optional parts and lookarounds count as containing no word.
-    """
-    source = _FLAGS.sub("", _CLASS.sub(_GAP, pattern).lower())
-    source = _ESCAPED.sub(lambda hit: _PLAIN if hit[1] in "()|?*{" else hit[1], source)
-    for _ in range(pattern.count("(")):
-        source = _GROUP.sub(lambda hit: _without_group(hit, words), _AROUND.sub(_GAP, source))
-    return all(_contains_word(branch, words) for branch in source.split("|"))
-
-
-def _without_group(group: re.Match[str], words: Sequence[str]) -> str:
-    """Return what replaces a group: its content, a mark that it needs a word, or a gap for anything."""
-    inner, optional = group[1], group[2]
-    if optional or "|" not in inner:
-        return _GAP if optional else inner
-    return _NEEDS_WORD if all(_contains_word(branch, words) for branch in inner.split("|")) else _GAP
-
-
-def _contains_word(source: str, words: Sequence[str]) -> bool:
-    source = _OPTIONAL.sub(_GAP, source)
-    return _NEEDS_WORD in source or any(word in source for word in words)
 
 
 def _literal_characters(pattern: str) -> int:

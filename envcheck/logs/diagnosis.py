@@ -218,8 +218,9 @@ def _matches(
     """Return the signatures whose texts are all in the events, and those of which only some texts are."""
     full: list[Match] = []
     partial: list[Match] = []
+    texts_of = [(event.text, event.text.casefold()) for event in events]
     for signature in signatures:
-        hits = {number: match_positions(signature, event.text) for number, event in enumerate(events)}
+        hits = {number: match_positions(signature, *texts) for number, texts in enumerate(texts_of)}
         hits = {number: texts for number, texts in hits.items() if texts}
         matched = {text for texts in hits.values() for text in texts}
         if not matched:

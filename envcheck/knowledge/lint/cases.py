@@ -67,6 +67,9 @@ def _bound_problems(releases: Any) -> Iterator[str]:
             yield f"releases: expected {expected}; found {package} {bound!r}"
 
 
+_BEGINS_WITH_REPETITION = re.compile(r"(\(\?[a-zA-Z]+\)|\((\?:)?)*(\\[a-zA-Z]|\.|\[[^\]]*\])[+*]")
+
+
 def _signature_problems(case: LintCase, words: Sequence[str]) -> Iterator[str]:
     patterns: Any = case.row.get("signature", [])
     if not isinstance(patterns, list) or not all(isinstance(each, str) and each for each in patterns):
@@ -80,6 +83,10 @@ def _signature_problems(case: LintCase, words: Sequence[str]) -> Iterator[str]:
         else:
             if matches_empty:
                 yield f"signature: expected a pattern; found {pattern!r}, which matches any text"
+            if _BEGINS_WITH_REPETITION.match(pattern):
+                # A search tries it at every character of a long word: the time grows with the square.
+                expected = "a pattern that begins with a text or with \\b"
+                yield f"signature: expected {expected}; found {pattern!r}"
     if patterns and not any(log_signatures.needs_word(pattern, words) for pattern in patterns):
         yield (
             "signature: expected a pattern that needs one of the words for which logs are searched "

@@ -724,6 +724,7 @@ def test_a_no_fix_names_an_existing_release_and_a_reason() -> None:
         ('signature = ["nothing to look for"]', "needs one of the words for which logs are searched"),
         ('signature = ["an (error"]', "expected a regular expression"),
         ('signature = ["(error)?"]', "matches any text"),
+        (r"signature = ['\w+ error']", "begins with a text or with"),
         ('signature = "an error"', "expected a list of patterns"),
         ('signature = ["an error"]\nkind = "mystery"', "kind: expected one of version"),
     ],

@@ -50,7 +50,8 @@ def test_a_signature_matches_only_if_all_of_its_patterns_do() -> None:
     (one,) = log_signatures.compile_signatures([{"id": "x", "signature": ["first error", "second"]}])
     assert log_signatures.any_signature_matches([one], "second\nfirst error")
     assert not log_signatures.any_signature_matches([one], "first error")
-    assert log_signatures.match_positions(one, "a second") == {1: 2}
+    assert log_signatures.match_positions(one, "A Second", "a second") == {}
+    assert log_signatures.match_positions(one, "a second", "a second") == {1: 2}
     assert 0 < one.score([0]) < one.score([0, 1]) < 1
 
 
