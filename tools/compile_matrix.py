@@ -52,7 +52,7 @@ def compiled() -> dict[str, Any]:
     }
     for name, text in source_texts("compat/lang", ".toml").items():
         contents[f"compat/lang/{Path(name).stem}.json"] = tomllib.loads(text)
-    for folder in ("names", "raised", "members", "given", "symbols", "auto_classes"):
+    for folder in ("names", "raised", "members", "given", "symbols", "auto_classes", "hub_models"):
         for name, text in source_texts(f"compat/{folder}", ".txt").items():
             contents[f"{folder}/{Path(name).stem}.json"] = text
     releases = source_texts("compat/atlas/releases", ".txt")

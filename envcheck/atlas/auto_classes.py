@@ -40,6 +40,20 @@ def auto_classes(modeling: str, configurations: Iterable[str]) -> dict[str, froz
     }
 
 
+def types_by_class(modeling: str) -> dict[str, frozenset[str]]:
+    """Return the types of model that each class is made for, from the text of modeling_auto.py.
+
+    Raises:
+        ValueError: a table is written in another way than those that are read here.
+        SyntaxError: the text is no Python.
+    """
+    found: dict[str, set[str]] = {}
+    for table in _tables([ast.parse(modeling)], _OF_MODELS).values():
+        for model_type, name in table.items():
+            found.setdefault(name, set()).add(model_type)
+    return {name: frozenset(types) for name, types in found.items() if name}
+
+
 def _tables(trees: Iterable[ast.Module], ending: str) -> dict[str, dict[str, str]]:
     """Return the tables with names of this ending that the modules assign, each by the type of model."""
     found: dict[str, dict[str, str]] = {}

@@ -20,7 +20,7 @@ from envcheck.core.records import NamedTuple
 from envcheck.core.rules import Severity
 from envcheck.core.versions import satisfies
 from envcheck.host.files import is_file, path_exists, read_file, resolve_links
-from envcheck.host.package_files import shipped_text, source_texts
+from envcheck.host.package_files import shipped_text, source_texts, text_of
 from envcheck.training_config import dialects, merge, readers, source_lines
 from envcheck.training_config.dialects import Dialect, recognised
 from envcheck.training_config.document import Document, ProgramSource, Reference, Section, Setting
@@ -340,7 +340,8 @@ class _NamedFileReader:
         inside = self._known[reference.dialect].inside
         path = ProjectFiles(folder).find(Path(reference.path) / inside, document.folder)
         if inside and not is_file(path):
-            return  # the name of a model on the Hub
+            self._read_known_model(reference, folder)
+            return
         if not path_exists(path):
             if not self._read_shipped(reference, document, folder):
                 self._note_missing(reference, document)
@@ -375,6 +376,16 @@ class _NamedFileReader:
         naming = _Naming(reference.dialect, reference.launch)
         self._read_text(dialect.shipped.files[end], name, folder, naming)
         return True
+
+    def _read_known_model(self, reference: Reference, folder: Path) -> None:
+        """Read what the config.json of a well-known model says, if the setting gives its name on the Hub."""
+        import json
+
+        from envcheck.knowledge.hub_models import configuration_of
+
+        if config := configuration_of(text_of("hub_models", "hub"), reference.path):
+            naming = _Naming(reference.dialect, reference.launch)
+            self._read_text(json.dumps(config), f"config.json of {reference.path}", folder, naming)
 
     def _note_missing(self, reference: Reference, document: Document) -> None:
         name = _short(reference.path)

@@ -52,3 +52,13 @@ def source_texts(folder: str, suffix: str, stem: str = "", excluded: Collection[
         if base.is_dir():
             return folder_texts(base, suffix, stem, excluded)
     return {}
+
+
+def text_of(folder: str, name: str) -> str:
+    """Return a text file of a folder of compat/ by its name without an ending, or an empty text."""
+    shipped = shipped_text(f"{folder}/{name}.json")
+    if shipped is None:
+        return source_texts(f"compat/{folder}", ".txt", name).get(f"{name}.txt", "")
+    import json
+
+    return str(json.loads(shipped))

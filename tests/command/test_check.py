@@ -1157,3 +1157,21 @@ def test_no_fix_names_a_release_that_its_authors_withdrew(tmp_path: Path) -> Non
     fixes = json.dumps(finding["fix"])
     assert "4.52.0" not in fixes
     assert "4.52.1" in fixes
+
+
+# --- the model that a launch names --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("model", "code"),
+    [("google/gemma-3-4b-it", 1), ("/data/gemma-3-4b-it", 1), ("google/gemma-2-9b-it", 0), ("my/model", 0)],
+)
+def test_the_name_of_a_model_says_which_transformers_it_needs(tmp_path: Path, model: str, code: int) -> None:
+    (tmp_path / "train.py").write_text(
+        "from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
+        f"model = AutoModelForCausalLM.from_pretrained({model!r})\n"
+        "Trainer(model=model, args=TrainingArguments('out')).train()\n"
+    )
+    ran = check(tmp_path, "requirements.txt", "transformers==4.49.0\n", "--train", "train.py")
+    assert (ran.code, "[model-type-newer-than-transformers]" in ran.out) == (code, code == 1), ran
+    assert ("transformers==4.50.0" in ran.out) == (code == 1)

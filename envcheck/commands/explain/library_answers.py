@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from envcheck.core.facts import Inventory
-from envcheck.host.package_files import shipped_text, source_texts
+from envcheck.host.package_files import source_texts, text_of
 from envcheck.knowledge import given, members, raised
 from envcheck.knowledge.auto_classes import classes_that_load
 from envcheck.knowledge.given import SetAttribute
@@ -408,11 +408,3 @@ def texts_in(folder: str) -> dict[str, str]:
     return {
         name.removesuffix(".txt"): text for name, text in source_texts(f"compat/{folder}", ".txt").items()
     }
-
-
-def text_of(folder: str, package: str) -> str:
-    """Return the text of a package's file in a folder of compat/, or an empty text if there is none."""
-    shipped = shipped_text(f"{folder}/{package}.json")
-    if shipped is not None:
-        return str(json.loads(shipped))
-    return source_texts(f"compat/{folder}", ".txt", package).get(f"{package}.txt", "")

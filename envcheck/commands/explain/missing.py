@@ -14,6 +14,7 @@ from envcheck.core.facts import (
     package_key,
 )
 from envcheck.core.versions import compare
+from envcheck.host.package_files import text_of
 from envcheck.knowledge import names
 from envcheck.knowledge.names import InReleases, Presence
 from envcheck.knowledge.release_spans import spans_in_words
@@ -112,7 +113,7 @@ def missing_answer(
 
 def _presence(missing: MissingName) -> Presence:
     """Return which releases have a missing name or module, from compat/names/."""
-    text = library_answers.text_of("names", missing.lacks) if missing.kind != "argument" else ""
+    text = text_of("names", missing.lacks) if missing.kind != "argument" else ""
     if not text:
         return names.UNKNOWN
     return names.presence(text, missing.module, "" if missing.kind == "module" else missing.name)
@@ -149,7 +150,7 @@ def _elsewhere(missing: MissingName, presence: Presence) -> Iterator[str]:
         return
     if presence.spans and presence.spans[-1][1] == presence.ends[1]:
         return
-    text = library_answers.text_of("names", missing.lacks)
+    text = text_of("names", missing.lacks)
     found = [
         (module, spans)
         for module, spans in names.modules_with(text, missing.name)
