@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from table_diff import propose
+from table_diff import propose, read_up_to
 
 from envcheck.commands.harvest.store import ReleaseStore
 
@@ -49,10 +49,14 @@ def rows(found: Columns, releases: Sequence[str]) -> Iterator[str]:
         yield f"  {{ {', '.join(fields)} }},"
 
 
-def refreshed(text: str, name: str, lines: Iterable[str]) -> str:
-    """Return the table with its rows replaced; the comments above them stay."""
+def refreshed(text: str, name: str, lines: Iterable[str], newest: str = "") -> str:
+    """Return the table with its rows replaced; the comments above them stay.
+
+    If `newest` is given, the comment names it as the newest release that was read.
+    """
     head = re.split(rf"^{name} = \[$", text, maxsplit=1, flags=re.MULTILINE)[0].rstrip("\n")
-    return "\n".join([head, "", f"{name} = [", *lines, "]"]).lstrip("\n") + "\n"
+    table = [read_up_to(head, newest) if newest else head, "", f"{name} = [", *lines, "]"]
+    return "\n".join(table).lstrip("\n") + "\n"
 
 
 def run(
@@ -74,5 +78,5 @@ def run(
     options = parser.parse_args(arguments)
     before = options.table.read_text("utf-8") if options.table.exists() else ""
     found, releases = read(ReleaseStore(options.store))
-    after = refreshed(before, name, rows(found, releases))
+    after = refreshed(before, name, rows(found, releases), releases[-1])
     return propose(options.table, before, after, write=options.write)

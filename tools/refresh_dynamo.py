@@ -52,9 +52,13 @@ def _refused(branch: ast.stmt) -> str | None:
             return None
 
 
-def rows(store: ReleaseStore) -> Iterator[str]:
+def releases_of(store: ReleaseStore) -> list[str]:
+    """Return the releases of torch that are stored, oldest first, without pre-releases."""
+    return [each for each in store.versions("torch") if not Version(each).is_prerelease]
+
+
+def rows(store: ReleaseStore, releases: Sequence[str]) -> Iterator[str]:
     """Yield one line for each run of releases that refuse the same Pythons, oldest first."""
-    releases = [each for each in store.versions("torch") if not Version(each).is_prerelease]
     refused: dict[str, list[str]] = {}
     for version in releases:
         with zipfile.ZipFile(store.path("torch", version)) as archive:
@@ -76,7 +80,9 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--write", action="store_true", help="apply the diff")
     options = parser.parse_args(arguments)
     before = options.table.read_text("utf-8") if options.table.exists() else ""
-    after = refreshed(before, "dynamo_python", rows(ReleaseStore(options.store)))
+    store = ReleaseStore(options.store)
+    releases = releases_of(store)
+    after = refreshed(before, "dynamo_python", rows(store, releases), releases[-1])
     return propose(options.table, before, after, write=options.write)
 
 

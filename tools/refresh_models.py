@@ -24,7 +24,7 @@ from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from packaging.version import Version
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from table_diff import propose
+from table_diff import propose, read_up_to
 
 from envcheck.core.errors import ExamineError
 from envcheck.host.machine import Host
@@ -282,7 +282,7 @@ def main(arguments: Sequence[str]) -> int:
     for message in messages:
         print(f"refresh_models: {message}", file=sys.stderr)
     print(f"refresh_models: {len(found)} of {len(releases)} releases read", file=sys.stderr)
-    after = refreshed(before, rows_of(found, standing))
+    after = read_up_to(refreshed(before, rows_of(found, standing)), str(max(found)))
     return propose(options.table, before, after, write=options.write)
 
 

@@ -435,7 +435,7 @@ def main(arguments: Sequence[str]) -> int:
     found, releases = of_transformers(store)
     lines = [*rows(found, releases), *rows(*of_axolotl(store), trainer="axolotl")]
     floors = ["]", "", "optimizer_floor = [", *floor_rows(found, releases)]
-    after = refreshed(before, "optimizer_code", [*lines, *floors])
+    after = refreshed(before, "optimizer_code", [*lines, *floors], releases[-1])
     return propose(options.table, before, after, write=options.write)
 
 

@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 import difflib
+import re
 import sys
 from pathlib import Path
+
+_NEWEST_READ = re.compile(r"(?<=newest release that was read, )\d[\w.]*\w")
+
+
+def read_up_to(text: str, newest: str) -> str:
+    """Return a table whose comment names `newest` as the newest release that was read."""
+    return _NEWEST_READ.sub(newest, text)
 
 
 def propose(table: Path, before: str, after: str, *, write: bool, context: int = 1) -> int:

@@ -46,7 +46,7 @@ def store(tmp_path: Path) -> Path:
 
 def test_a_type_refuses_what_its_classes_do_not_support(store: Path, tmp_path: Path) -> None:
     table = tmp_path / "attention.toml"
-    table.write_text("# A comment that stays.\n")
+    table.write_text("# A comment: the newest release that was read, 4.46.3.\n")
     ran = tool("refresh_attention.py", "--store", str(store), "--table", str(table), "--write")
     rows = {line.split('"')[1]: line for line in added(ran.out) if line.startswith("{")}
     assert (ran.code, ran.err) == (0, "")
@@ -65,5 +65,5 @@ def test_a_type_refuses_what_its_classes_do_not_support(store: Path, tmp_path: P
     assert "kernel" not in rows
     # One of the two classes has sdpa.
     assert "sdpa" not in rows["two"]
-    assert table.read_text().startswith("# A comment that stays.\n")
+    assert table.read_text().startswith("# A comment: the newest release that was read, 4.48.0.\n")
     assert tool("refresh_attention.py", "--store", str(store), "--table", str(table)).out == ""

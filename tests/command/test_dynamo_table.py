@@ -29,13 +29,13 @@ def test_releases_that_refuse_the_same_pythons_are_one_row(tmp_path: Path) -> No
             if first:
                 archive.writestr("torch/_dynamo/eval_frame.py", ASKS.format(first))
     table = tmp_path / "dynamo.toml"
-    table.write_text("# A comment that stays.\n")
+    table.write_text("# A comment: it holds in the newest release that was read, 2.6.0.\n")
     arguments = ("refresh_dynamo.py", "--store", str(tmp_path / "store"), "--table", str(table))
     ran = tool(*arguments, "--write")
     assert (ran.code, ran.err) == (0, "")
     assert tool(*arguments).out == ""
     assert table.read_text() == (
-        "# A comment that stays.\n\ndynamo_python = [\n"
+        "# A comment: it holds in the newest release that was read, 2.7.0.\n\ndynamo_python = [\n"
         '  { torch = ">=2.4.0,<2.6.0", refuses = "3.13" },\n'
         '  { torch = ">=2.6.0", refuses = "3.14" },\n]\n'
     )

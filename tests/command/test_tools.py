@@ -421,8 +421,10 @@ def test_a_model_type_starts_with_the_first_release_that_lists_it(
         '{ model_type = "part", transformers = "5.6.0", code = "4.35.1", install = "4.35.2" },',
     ]
     assert models_table.read_text() == MODELS
+    models_table.write_text(f"# Up to the newest release that was read, 4.34.0.\n{MODELS}")
     assert refresh_models(models_index, models_table, "--write").code == 0
-    assert models_table.read_text().startswith("# A comment that stays.\n")
+    head = "# Up to the newest release that was read, 5.6.0.\n# A comment that stays.\n"
+    assert models_table.read_text().startswith(head)
     assert refresh_models(models_index, models_table).out == ""
 
 
