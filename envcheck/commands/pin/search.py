@@ -9,13 +9,14 @@ the bound cannot be met, the search refuses every choice that breaks the rule.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from envcheck import resolver_backends as backends
 from envcheck.commands.pin import other_cuda, writing
 from envcheck.commands.pin.completion import Completer, completion_request
+from envcheck.commands.pin.index_offer import compare_with_index
 from envcheck.commands.pin.releases import needing_source, searched_releases
 from envcheck.commands.pin.target import LockTarget, describe
 from envcheck.core import versions
@@ -28,11 +29,7 @@ from envcheck.lock import model as lock
 from envcheck.resolution import resolver
 from envcheck.resolution.resolver import Answer, Objection, Reason, Release, SearchProblem
 from envcheck.resolution.stated_requirements import stated_requirements, with_stated
-from envcheck.resolver_backends.index.availability import describe_offer
 from envcheck.resolver_backends.index.extra_indexes import read_extra_indexes, why_unavailable
-
-if TYPE_CHECKING:
-    from envcheck.resolver_backends.index import availability
 
 ROUNDS = 10
 """Number of rounds after which one search gives up."""
@@ -243,7 +240,7 @@ class _Search:
         if learned is not None and learned != self._problem.releases:
             self._problem = self._problem._replace(releases=learned)
             return None
-        offer = _compare_with_index(self._problem.releases, self._goal, request, self._completer.host)
+        offer = compare_with_index(self._problem.releases, self._goal, request, self._completer.host)
         if offer.lacking:
             self._problem = self._problem._replace(releases=offer.releases)
             self._last_failure = "; ".join(offer.lacking)
@@ -416,81 +413,6 @@ def named_in(chain: str, choice: Mapping[str, str]) -> Mapping[str, str]:
 
 def _another_release(yanked: backends.YankedError) -> UserRequirement:
     return UserRequirement(yanked.name, f"!={yanked.version}", str(yanked), wanted=False)
-
-
-# --- what the index has -----------------------------------------------------------------------------
-
-
-class _IndexOffer(NamedTuple):
-    """Releases that the index still has, and a line for each pinned one that it lacks or has yanked."""
-
-    releases: tuple[Release, ...]
-    lacking: list[str]
-
-
-def _compare_with_index(
-    releases: Sequence[Release], goal: LockTarget, request: backends.CompletionRequest, host: Host
-) -> _IndexOffer:
-    """Compare the tables' releases of the pinned packages with what the index offers.
-
-    Raises:
-        NoSolutionError: the index has nothing that satisfies a requirement of the user.
-    """
-    from envcheck.resolver_backends.index import availability
-
-    outside = [each for each in goal.requirements if each.wanted and each.package not in request.pins]
-    offers = availability.offers(host, request, [each.package for each in outside])
-    if lacking := list(_lacking_requirements(outside, offers, goal)):
-        raise NoSolutionError("\n".join(lacking))
-    return _IndexOffer(tuple(_still_offered(releases, offers)), _lacking(request, offers))
-
-
-def _lacking_requirements(
-    outside: Iterable[UserRequirement], offers: Mapping[str, availability.Offer], goal: LockTarget
-) -> Iterator[str]:
-    """Yield a line for each requirement of the user that nothing usable on the index meets."""
-    from envcheck.resolution import user_requirements
-
-    for requirement in outside:
-        offer, name = offers[requirement.package], requirement.package
-        usable = offer.usable - offer.yanked
-        if any(user_requirements.admits(requirement, str(version)) for version in usable):
-            continue
-        asks = f"{requirement.origin} asks for {name}{requirement.specifier}, and your index has"
-        where = f"Python {goal.python} on {goal.platform}"
-        if any(user_requirements.admits(requirement, str(version)) for version in offer.source_only):
-            yield (
-                f"{asks} it as source only for {where}: --allow-source {name} runs its build code, now "
-                "and on installation"
-            )
-        else:
-            yield f"{asks} none for {where}: {describe_offer(offer)}"
-
-
-def _still_offered(
-    releases: Sequence[Release], offers: Mapping[str, availability.Offer]
-) -> Iterator[Release]:
-    """Yield the releases that the index has, marked as yanked where it has withdrawn them."""
-    for release in releases:
-        offer, version = offers.get(release.package), versions.parse(release.version)
-        if offer is None or version in offer.usable - offer.yanked:
-            yield release
-        elif version in offer.yanked:
-            yield release._replace(yanked=True)
-
-
-def _lacking(request: backends.CompletionRequest, offers: Mapping[str, availability.Offer]) -> list[str]:
-    """Return a line for each pinned release that the index lacks or has withdrawn."""
-    lines = []
-    for name, pinned in request.pins.items():
-        if request.gives(name):
-            continue
-        offer, version = offers[name], versions.parse(pinned)
-        if version not in offer.usable:
-            lines.append(f"your index has no usable {name} {version}: {describe_offer(offer)}")
-        elif version in offer.yanked:
-            lines.append(f"your index has withdrawn {name} {version}")
-    return lines
 
 
 # --- no versions fit --------------------------------------------------------------------------------
