@@ -1,8 +1,8 @@
 """Read the tables by which a module offers names that it imports only when somebody asks for them.
 
-There are five forms: `_import_structure` filled piece by piece, a table such as `_SUBMOD_ATTRS`, a table
-inside `_attach(...)`, `define_import_structure(...)`, which reads the `__all__` of every file below, and a
-block under `TYPE_CHECKING` beside one of these or a `__getattr__`.
+There are six forms: `_import_structure` filled piece by piece, a table such as `_SUBMOD_ATTRS`, a table
+inside `_attach(...)`, `define_import_structure(...)`, which reads the `__all__` of every file below, the body
+of a `__getattr__`, and a block under `TYPE_CHECKING` beside one of these.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from envcheck.atlas.lazy_getters import getter_names, relative, relative_key, table_pair
 from envcheck.atlas.summary import Guards, ImportOrigin
 from envcheck.atlas.syntax import dotted, only_a_refusal
 
@@ -62,6 +63,7 @@ def read_lazy_offers(tree: ast.Module, source: str) -> LazyOffers:
         for statement, guards in _statements(tree.body, ()):
             _read_statement(statement, guards, tables, offers)
     if getter is not None:
+        _read_getter(tree, getter, offers)
         offers.answers = words_of(tree)
         offers.computed = _delegates(getter)
     offers.scans = "define_import_structure(" in source and "def define_import_structure" not in source
@@ -69,6 +71,13 @@ def read_lazy_offers(tree: ast.Module, source: str) -> LazyOffers:
         offers.names or offers.stars or offers.scans or getter is not None or "_LazyModule(" in source
     )
     return offers
+
+
+def _read_getter(tree: ast.Module, getter: ast.FunctionDef, offers: LazyOffers) -> None:
+    if relative_key(getter):
+        offers.names.update({name: relative(origin) for name, origin in offers.names.items()})
+    for name, origin in getter_names(tree, getter).items():
+        offers.names.setdefault(name, origin)
 
 
 def _functions(body: Sequence[ast.stmt]) -> Iterator[ast.FunctionDef]:
@@ -162,6 +171,10 @@ def _read_dictionary(table: ast.Dict, guards: Guards, offers: LazyOffers) -> Non
                     offers.names.setdefault(
                         word, ImportOrigin(level, module.lstrip("."), name or word, guards)
                     )
+            case ast.Constant(value=str(word)), _ if (pair := table_pair(value)) is not None:
+                module = pair[0].lstrip(".")
+                origin = ImportOrigin(len(pair[0]) - len(module), module, pair[1], guards)
+                offers.names.setdefault(word, origin)
             case ast.Constant(value=str(word)), ast.List() | ast.Tuple() | ast.Set():
                 _offer(word, _texts(value), guards, offers)
             case _:
