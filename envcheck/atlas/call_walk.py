@@ -46,6 +46,7 @@ class _Frame:
 
     `through` holds the methods of the entry's object that led here, if this is one of them. `given` holds
     the parameters that are methods of the object, `classes` those that are classes of other packages.
+    `rest` holds the keywords in its `**kwargs`, each with the file and line that passes it.
     """
 
     module: str
@@ -58,6 +59,7 @@ class _Frame:
     through: tuple[str, ...] = ()
     given: tuple[tuple[str, str], ...] = ()
     classes: tuple[tuple[str, str], ...] = ()
+    rest: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass
@@ -114,6 +116,7 @@ class CallWalk:
             frame.condition,
             frame.given,
             frame.classes,
+            frame.rest,
         )
         self._frames += 1
         if key in self._seen or frame.depth > _DEEPEST or self._frames > _MOST_FRAMES:
@@ -258,11 +261,23 @@ class CallWalk:
                     condition=condition,
                     depth=frame.depth + 1,
                     classes=classes,
+                    rest=_left_over(self._handed(call, frame), definition.code),
                 )
             )
         elif isinstance(definition, OwnClass):
-            for name in CONSTRUCTING:
-                yield from self._method(definition, name, _root(condition, frame.depth + 1))
+            yield from self._construct(definition, call, frame, condition)
+
+    def _construct(
+        self, owner: OwnClass, call: CodeCall, frame: _Frame, condition: Condition
+    ) -> Iterator[KeywordDemand]:
+        """Make an instance of a class, whose constructor another package may define."""
+        found = self.code.constructor(owner)
+        if found is not None and isinstance(found.owner, ForeignPath):
+            yield from self._demands(found.owner.path, "__init__", call, frame, condition)
+        rest = self._handed(call, frame) if found is not None else ()
+        for name in CONSTRUCTING:
+            start = _root(condition, frame.depth + 1, rest=rest if name == "__init__" else ())
+            yield from self._method(owner, name, start)
 
     def _given_classes(
         self, call: CodeCall, parameters: Parameters, frame: _Frame
@@ -292,7 +307,9 @@ class CallWalk:
             if found.method is None and isinstance(found.owner, ForeignPath):
                 yield from self._demands(found.owner.path, name, call, frame, condition)
             else:
-                start = _root(condition, frame.depth + 1, through=frame.through)
+                start = _root(
+                    condition, frame.depth + 1, through=frame.through, rest=self._handed(call, frame)
+                )
                 yield from self._method(receiver, name, start, frame.position)
         elif not method and name:
             found = self.code.method(receiver, name)
@@ -311,6 +328,7 @@ class CallWalk:
                         loops=frame.loops and not call.read,
                         through=(*frame.through, name) if frame.through else (),
                         given=_given_methods(call, found),
+                        rest=self._handed(call, frame),
                     ),
                 )
         elif method and "." not in method:
@@ -325,7 +343,8 @@ class CallWalk:
         if isinstance(definition, ForeignPath):
             yield from self._demands(definition.path, method, call, frame, condition)
         elif isinstance(definition, OwnClass):
-            yield from self._method(definition, method, _root(condition, frame.depth + 1))
+            start = _root(condition, frame.depth + 1, rest=self._handed(call, frame))
+            yield from self._method(definition, method, start)
 
     def _method(
         self, receiver: OwnClass, name: str, start: _Frame, after: int = -1
@@ -344,6 +363,7 @@ class CallWalk:
                     start.loops,
                     start.through,
                     start.given,
+                    rest=_left_over(start.rest, found.method),
                 )
             )
 
@@ -369,9 +389,20 @@ class CallWalk:
         place = f"{self.code.offers.modules.path(frame.module)}:{call.line}"
         for keyword in (*call.keywords, *self._unpacked(call, frame)):
             yield KeywordDemand(KeywordUse(path, method, keyword), self._action, condition, place)
+        for keyword, written in self._handed(call, frame)[len(call.keywords) :]:
+            yield KeywordDemand(KeywordUse(path, method, keyword), self._action, condition, written)
         if method and call.positional > 0:
             use = KeywordUse(path, method, "", call.positional)
             yield KeywordDemand(use, self._action, condition, place)
+
+    def _handed(self, call: CodeCall, frame: _Frame) -> tuple[tuple[str, str], ...]:
+        """Return the keywords of a call, and those in the `**kwargs` that it passes on, with their lines."""
+        place = f"{self.code.offers.modules.path(frame.module)}:{call.line}"
+        named = tuple((keyword, place) for keyword in call.keywords)
+        dropped = frame.function.dropped
+        if not call.rest or dropped is None:
+            return named
+        return (*named, *(pair for pair in frame.rest if pair[0] not in dropped))
 
     def _unpacked(self, call: CodeCall, frame: _Frame) -> Iterator[str]:
         """Yield the keywords of `**self.args.config.to_dict()`, where the class of the value is known."""
@@ -394,10 +425,18 @@ def _root(
     loops: bool = False,
     through: tuple[str, ...] = (),
     given: tuple[tuple[str, str], ...] = (),
+    rest: tuple[tuple[str, str], ...] = (),
 ) -> _Frame:
     """Return a frame with only what a called method takes over from its caller."""
     nothing = FunctionCode(name="", accepted=None)
-    return _Frame("", nothing, None, -1, condition, depth, loops, through, given)
+    return _Frame("", nothing, None, -1, condition, depth, loops, through, given, rest=rest)
+
+
+def _left_over(handed: tuple[tuple[str, str], ...], code: FunctionCode) -> tuple[tuple[str, str], ...]:
+    """Return what of the keywords of a call ends up in the `**kwargs` of a function."""
+    if not code.parameters.any_name or code.dropped is None or not keeps_signature(code):
+        return ()
+    return tuple(pair for pair in handed if pair[0] not in code.parameters.named)
 
 
 def _given_methods(call: CodeCall, found: FoundMethod | None) -> tuple[tuple[str, str], ...]:

@@ -13,7 +13,8 @@ from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from envcheck.atlas.code_summary import ClassCode, FileCode, FunctionCode
 from envcheck.atlas.function_body import made_class
 from envcheck.atlas.function_patches import PatchReader, parameters_of, read_module_body
-from envcheck.atlas.syntax import dotted, parsed
+from envcheck.atlas.rest_keywords import dropped_keywords
+from envcheck.atlas.syntax import dotted, is_type_checking, parsed
 
 _FIELDS_OF_SELF = frozenset(
     {
@@ -51,6 +52,7 @@ def _read(content: bytes) -> FileCode:
     functions: dict[str, tuple[FunctionCode, ...]] = {}
     classes: dict[str, tuple[ClassCode, ...]] = {}
     assigned: set[str] = set()
+    aliases: dict[str, list[str]] = {}
     replaced: set[tuple[str, str]] = set()
     for node in flat(tree.body):
         if isinstance(node, ast.Assign | ast.Delete):
@@ -64,24 +66,34 @@ def _read(content: bytes) -> FileCode:
         elif isinstance(node, ast.ClassDef):
             classes[node.name] = (*classes.get(node.name, ()), _class(node))
         elif isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign | ast.For | ast.With):
-            assigned |= {
+            stored = {
                 each.id
                 for each in ast.walk(node)
                 if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)
             }
+            assigned |= stored
+            value = dotted(node.value) if isinstance(node, ast.Assign) else None
+            for name in stored:
+                aliases.setdefault(name, []).append(value or "")
     return FileCode(
         functions=functions,
         classes=classes,
         assigned=frozenset(assigned),
+        aliases={name: only for name, found in aliases.items() if len(found) == 1 and (only := found[0])},
         replaced=frozenset(replaced),
         body=read_module_body(tree) if replaced or b"setattr(" in content else None,
     )
 
 
 def flat(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
-    """Yield statements; replace `if`, `try` and `with` by the statements inside them."""
+    """Yield statements; replace `if`, `try` and `with` by the statements inside them.
+
+    Those under `if TYPE_CHECKING` never run and are left out.
+    """
     for node in body:
         match node:
+            case ast.If(test=test) if is_type_checking(test):
+                yield from flat(node.orelse)
             case ast.If():
                 yield from flat([*node.body, *node.orelse])
             case ast.Try():
@@ -111,6 +123,7 @@ def _function(node: ast.FunctionDef, *, method: bool) -> FunctionCode:
         line=node.lineno,
         imported=tuple(reader.imported),
         patches=tuple(reader.patches),
+        dropped=dropped_keywords(node),
     )
 
 

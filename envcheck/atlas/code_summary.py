@@ -79,6 +79,7 @@ class CodeCall:
         methods: arguments that are methods of `self`, each after its keyword or position.
         optional: a `try` around it expects that what is named may be missing.
         classes: arguments that are named as classes are, each after its keyword or position.
+        rest: the function passes its own `**kwargs` on.
 
     """
 
@@ -93,6 +94,7 @@ class CodeCall:
     methods: tuple[tuple[str | int, str], ...] = ()
     optional: bool = False
     classes: tuple[tuple[str | int, str], ...] = ()
+    rest: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +158,8 @@ class FunctionCode:
         line: of its name, counted from 1.
         imported: the imports that surely run if their guards are true.
         patches: the attributes of classes that its body sets.
+        dropped: keywords that its body may take out of its `**kwargs`; None if it has none, or may change
+            them in another way.
 
     """
 
@@ -171,6 +175,7 @@ class FunctionCode:
     line: int = 0
     imported: tuple[CodeImport, ...] = ()
     patches: tuple[CodePatch, ...] = ()
+    dropped: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,6 +212,7 @@ class FileCode:
         functions: functions at module level.
         classes: classes at module level.
         assigned: names at module level that a statement assigns.
+        aliases: those that one statement alone assigns, and to a dotted name: `Client = _Client`.
         replaced: attributes of names that a statement at module level deletes or sets: `del Base.__init__`.
         body: its statements at module level, if one sets an attribute of a class.
 
@@ -215,5 +221,6 @@ class FileCode:
     functions: Mapping[str, tuple[FunctionCode, ...]] = field(default_factory=dict)
     classes: Mapping[str, tuple[ClassCode, ...]] = field(default_factory=dict)
     assigned: frozenset[str] = frozenset()
+    aliases: Mapping[str, str] = field(default_factory=dict)
     replaced: frozenset[tuple[str, str]] = frozenset()
     body: FunctionCode | None = None

@@ -113,6 +113,8 @@ class Definitions:
         functions, classes = code.functions.get(name, ()), code.classes.get(name, ())
         origin = summary.imports.get(name) if summary else None
         ways = len(functions) + len(classes) + (name in code.assigned) + (origin is not None)
+        if ways == 1 and name in code.aliases:
+            return self._aliased(module, code.aliases[name], depth)
         if ways > 1 or name in code.assigned:
             return None
         if functions:
@@ -120,6 +122,14 @@ class Definitions:
         if classes:
             return OwnClass(module, classes[0])
         return self.origin(module, origin, depth) if origin else self._offered(module, name, depth)
+
+    def _aliased(self, module: str, text: str, depth: int) -> Definition:
+        """Return what a name stands for that is assigned a dotted name of its module."""
+        root, *rest = text.split(".")
+        definition = self.named(module, root, depth + 1)
+        if isinstance(definition, ForeignPath):
+            return ForeignPath(".".join([definition.path, *rest]))
+        return None if rest else definition
 
     def _offered(self, module: str, name: str, depth: int) -> Definition:
         """Return what a name from a lazy table or a star import stands for."""
@@ -238,6 +248,22 @@ class Definitions:
                 return FoundMethod(each, definitions[0], position) if len(definitions) == 1 else None
             if name in each.code.fields:
                 return None
+        return None
+
+    def constructor(self, owner: OwnClass) -> FoundMethod | None:
+        """Return the `__init__` that takes the arguments of a call of a class; None if they may change first.
+
+        A base of another package is returned as the owner, because it may define the method.
+        """
+        for each in self.order(owner):
+            if isinstance(each, ForeignPath):
+                return self.method(owner, "__init__")
+            if not isinstance(each, OwnClass) or each.code.peculiar or "__new__" in each.code.methods:
+                return None
+            if not all(_name_of(text) in _KEEPS_SIGNATURE for text in each.code.decorators):
+                return None
+            if "__init__" in each.code.methods:
+                return self.method(owner, "__init__")
         return None
 
     def _replaces(self, owner: OwnClass, base: ForeignPath, name: str) -> bool:

@@ -16,6 +16,7 @@ from envcheck.atlas.code_summary import (
     CodeImport,
     if_given,
 )
+from envcheck.atlas.rest_keywords import dropped_keywords, rest_name
 from envcheck.atlas.summary import Guards, ImportOrigin
 from envcheck.atlas.syntax import ErrorType, catches, dotted, ends_in_raise, expected, suppressed
 
@@ -62,11 +63,15 @@ class Spot:
 
 @dataclass(frozen=True)
 class _GivenValues:
-    """Hold the positional arguments of a call, and the methods of `self` and the classes among all."""
+    """Hold the positional arguments of a call, and the methods of `self` and the classes among all.
+
+    `rest` says whether the function's own `**kwargs` are among them.
+    """
 
     positional: int = -1
     methods: tuple[tuple[str | int, str], ...] = ()
     classes: tuple[tuple[str | int, str], ...] = ()
+    rest: bool = False
 
 
 @dataclass
@@ -106,6 +111,8 @@ class FunctionReader:
                 bound.add(each.id)
                 self._stored[each.id] = self._stored.get(each.id, 0) + 1
         self.locals = frozenset(bound - {SELF, "cls"})
+        if dropped_keywords(self.node) is not None:
+            self._tables[rest_name(self.node)] = {}
         self._block(self.node.body, Spot())
 
     # Statements
@@ -237,6 +244,8 @@ class FunctionReader:
             ):
                 if name in self._parameters and name not in self._stored:
                     return if_given(name)
+            case ast.Name(id=name) if name in self._parameters and name not in self._stored:
+                return if_given(name)
             case _:
                 pass
         names = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
@@ -281,7 +290,7 @@ class FunctionReader:
             self._record(chain, (), (), node, spot, read=True)
 
     def _call(self, node: ast.Call, spot: Spot) -> None:
-        self._mutate(node)
+        self._mutate(node, spot)
         for argument in node.args:
             self._expression(argument.value if isinstance(argument, ast.Starred) else argument, spot)
         for keyword in node.keywords:
@@ -296,7 +305,9 @@ class FunctionReader:
         given = _given(node)
         named = tuple(each.arg for each in keywords if each.arg)
         unpacked = tuple(filter(None, (_table_of(each.value) for each in keywords if each.arg is None)))
-        self._record(target, named, unpacked, node, spot, given=given)
+        names = {each.value.id for each in keywords if each.arg is None and isinstance(each.value, ast.Name)}
+        rest = rest_name(self.node) in names
+        self._record(target, named, unpacked, node, spot, given=replace(given, rest=rest))
         for each in keywords:
             if each.arg is None and isinstance(each.value, ast.Name):
                 for key, guards in self._tables.get(each.value.id, {}).items():
@@ -328,12 +339,17 @@ class FunctionReader:
                     found.methods,
                     spot.absent,
                     found.classes,
+                    found.rest,
                 )
             )
 
-    def _mutate(self, node: ast.Call) -> None:
-        """Forget the keys that a method call removes from a dictionary."""
+    def _mutate(self, node: ast.Call, spot: Spot) -> None:
+        """Note the key that a method call adds to a dictionary, or forget those that it removes."""
         match node.func:
+            case ast.Attribute(value=ast.Name(id=name), attr="setdefault") if name in self._tables:
+                key = node.args[0] if node.args else None
+                if isinstance(key, ast.Constant) and isinstance(key.value, str):
+                    self._tables[name].setdefault(key.value, spot.guards)
             case ast.Attribute(value=table, attr="pop" | "clear" | "popitem") if isinstance(table, ast.Name):
                 self._forget(table, node.args[0] if node.args else ast.Constant(value=_ALL_KEYS))
             case _:
