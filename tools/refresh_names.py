@@ -35,11 +35,13 @@ FOLDER = Path(__file__).resolve().parent.parent / "compat/names"
 PACKAGES = (
     *("accelerate", "axolotl", "bitsandbytes", "datasets", "deepspeed", "diffusers", "flash-attn"),
     *("huggingface-hub", "kernels", "liger-kernel", "llamafactory", "ms-swift", "openrlhf", "peft"),
-    *("sentence-transformers", "sglang", "tokenizers", "torchao", "transformers", "triton", "trl"),
+    *("sentence-transformers", "sglang", "tokenizers", "torch", "torchao", "transformers", "triton", "trl"),
     *("unsloth", "unsloth-zoo", "verl", "vllm", "xformers"),
 )
 
-_SINCE = {"transformers": "4.30", "diffusers": "0.25", "vllm": "0.6", "sglang": "0.4", "datasets": "2.0"}
+_SINCE = {"transformers": "4.30", "diffusers": "0.25", "vllm": "0.6", "sglang": "0.4", "datasets": "2.0"} | {
+    "torch": "1.13"
+}
 """The oldest release that is read, by package, if older ones are no longer in use."""
 
 _DEFINED_ONLY = (
@@ -62,6 +64,12 @@ _LEFT_OUT = frozenset(
     }
 )
 """Packages that trainings do not import; the file says that what is in them is not known."""
+
+_FILLED_ELSEWHERE = frozenset({"torch", "torch.distributed"})
+"""Modules into which compiled code or other packages put names that no file lists, such as `torch.int1`."""
+
+_OF_SOME_BUILDS = frozenset({"torch.distributed"})
+"""Modules that are empty in some builds of a release: that every release has a name says nothing there."""
 
 _NONE = "no_such_name_anywhere"
 """A name that no module has: if a release may have it, the module has names that cannot be read."""
@@ -155,11 +163,14 @@ def _module(name: str, seen: _Seen, versions: tuple[str, ...], reader: PackageRe
         each: _spans(f"{name}.{each}", answers, seen, versions, reader)
         for each, answers in seen.names.items()
     }
+    of_module = spans_of(seen.having, versions)
+    if name in _OF_SOME_BUILDS:
+        spans = {each: having for each, having in spans.items() if having != of_module}
     return ModuleNames(
         name,
-        spans_of(seen.having, versions),
+        of_module,
         names_by_spans(spans),
-        bool(seen.open),
+        bool(seen.open) or name in _FILLED_ELSEWHERE,
         tuple(each for each in seen.imported if not each.startswith("_")) if seen.packaged else None,
     )
 

@@ -8,8 +8,9 @@ module, `?` says that it may have more names than are listed, and `~` that its r
 package, `+ Any` holds the names that its own file imports from elsewhere; of other modules, the list in the
 first lines counts.
 
-Modules and names that begin with `_`, and modules in `UNLISTED`, are not in the file. A file without the line
-of imported names, such as that of Python, lists only what differs between releases.
+Modules and names that begin with `_`, and modules in `UNLISTED`, are not in the file, except modules of
+`LISTED_PRIVATE`. A file without the line of imported names, such as that of Python, lists only what differs
+between releases.
 """
 
 from __future__ import annotations
@@ -45,6 +46,12 @@ UNLISTED = frozenset(
 
 UNLISTED_PREFIXES = ("_", "dummy_", "convert_", "modular_", "test_")
 """Beginnings of parts of the paths of modules that are not in the files either."""
+
+LISTED_PRIVATE = (
+    *("torch._dynamo", "torch._six", "torch.distributed._composable", "torch.distributed._shard"),
+    *("torch.distributed._tensor", "torch.utils._pytree"),
+)
+"""Private modules that are in the files all the same, with what is below them: other packages import them."""
 
 _OPEN, _UNSURE, _ALWAYS, _ELSEWHERE = "?", "~", "=", "+"
 
@@ -110,7 +117,9 @@ UNKNOWN = Presence(InReleases.UNKNOWN)
 
 def is_listed(module: str) -> bool:
     """Return whether modules with this path are listed if a release has them."""
-    return not any(part in UNLISTED or part.startswith(UNLISTED_PREFIXES) for part in module.split("."))
+    private = next((each for each in LISTED_PRIVATE if f"{module}.".startswith(f"{each}.")), "")
+    parts = module.removeprefix(private).removeprefix(".").split(".")
+    return not any(part in UNLISTED or part.startswith(UNLISTED_PREFIXES) for part in parts)
 
 
 # --- rows → text ------------------------------------------------------------------------------------
@@ -186,6 +195,16 @@ def _of_name(text: str, section: ModuleNames, name: str, ends: Span) -> Presence
     if closed and is_listed(name) and name not in (imported or ()):
         return Presence(InReleases.NONE, (), ends)
     return UNKNOWN
+
+
+def is_offered_in_some_cases(text: str, module: str, name: str) -> bool:
+    """Return whether a module takes a name from a module below it, in cases that its file does not tell.
+
+    Mostly it does so only if an optional package can be imported.
+    """
+    section = _section(text, module, read_ends(text)) if text else None
+    unsure = section is not None and any(row.spans is None and name in row.names for row in section.rows)
+    return unsure and any(each.startswith(f"{module}.") for each, _ in modules_with(text, name))
 
 
 def _lacks_module(text: str, module: str, ends: Span) -> bool:
@@ -267,8 +286,12 @@ def _imported(text: str) -> frozenset[str]:
 def names_by_spans(
     having: Mapping[str, tuple[Span, ...] | None],
 ) -> tuple[NameRow, ...]:
-    """Return rows that join the names that the same releases have; None are those that are not known."""
-    ordered = sorted(having.items(), key=lambda each: (each[1] is None, each[1] or (), each[0]))
+    """Return rows that join the names that the same releases have; None are those that are not known.
+
+    A name that no release has is left out.
+    """
+    listed = ((name, spans) for name, spans in having.items() if spans != ())
+    ordered = sorted(listed, key=lambda each: (each[1] is None, each[1] or (), each[0]))
     return tuple(
         NameRow(spans, tuple(name for name, _ in alike))
         for spans, alike in groupby(ordered, key=lambda each: each[1])

@@ -6,6 +6,7 @@ from envcheck.knowledge.names import (
     InReleases,
     ModuleNames,
     NameRow,
+    is_offered_in_some_cases,
     modules_that_define,
     modules_with,
     names_by_spans,
@@ -125,3 +126,25 @@ def test_a_span_that_reaches_the_newest_release_has_no_end() -> None:
     assert "\n[peft.helpers] 0.14.0.. ?\n= rescale\n" in TEXT
     assert "\n[peft.kernels] ~\n" in TEXT
     assert "\n[peft.tuners]\n" in TEXT
+
+
+def test_a_name_that_no_release_offers_is_not_written() -> None:
+    text = names_text(
+        "peft",
+        [ModuleNames("peft", ALL, names_by_spans({"LoraConfig": ALL, "ACT2FN": ()}))],
+        ["0.1.0", "0.21.2"],
+        [],
+    )
+
+    assert "ACT2FN" not in text
+
+
+def test_a_name_that_a_module_takes_from_one_below_it_may_be_offered_in_some_cases_only() -> None:
+    below = ModuleNames("trl.models.sd", ALL, names_by_spans({"Pipeline": ALL}))
+    module = ModuleNames("trl.models", ALL, names_by_spans({"Pipeline": None, "Other": None, "wrap": ALL}))
+    text = names_text("trl", [below, module], ["0.1.0", "0.21.2"], [])
+
+    offered = [
+        name for name in ("Pipeline", "Other", "wrap") if is_offered_in_some_cases(text, "trl.models", name)
+    ]
+    assert offered == ["Pipeline"]
