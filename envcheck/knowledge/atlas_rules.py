@@ -313,6 +313,10 @@ def who_has_it(row: AtlasRow, atlas: Atlas) -> str:
     every = atlas.releases.get(row.partner, ())
     having = [release for release in every if not in_spans(release, row.lacking)]
     where = f"in {row.partner} {readable_releases(having, every)}" if having else "in none"
+    if row.kind == "name" and having and _lies_on_both_sides(having, every):
+        # A guard may skip the code in the older releases, so that they are no proof that the name is there.
+        lacking = [release for release in every if in_spans(release, row.lacking)]
+        where = f"not in {row.partner} {readable_releases(lacking, every)}"
     own = atlas.releases.get(row.package, ())
     asking = [release for release in own if in_spans(release, row.releases)]
     if row.kind == "register":
@@ -328,6 +332,11 @@ def who_has_it(row: AtlasRow, atlas: Atlas) -> str:
         who_takes = f"{row.package} {readable_releases(asking, own)}"
         return f"{row.needs}: called in {who_calls}; not accepted in {who_takes}"
     return f"{row.needs}: {where}; asked for by {row.package} {readable_releases(asking, own)}"
+
+
+def _lies_on_both_sides(having: Sequence[str], every: Sequence[str]) -> bool:
+    """Return whether releases include the first and the last of all, and leave out some between them."""
+    return having[0] == every[0] and having[-1] == every[-1] and len(having) < len(every)
 
 
 def readable_releases(releases: Sequence[str], every: Sequence[str]) -> str:

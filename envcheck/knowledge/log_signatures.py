@@ -41,7 +41,8 @@ class Signature(NamedTuple):
     """Patterns of one case. `advice` and `title` are the texts of the case; `rule` may be empty.
 
     `ambiguous`: other failures read alike, so the text alone only suggests this one. `releases` maps packages
-    to the bound outside of which another cause has the text (`{"transformers": ">=5"}`).
+    to the bound outside of which another cause has the text (`{"transformers": ">=5"}`). `own`: the innermost
+    frame is in the user's own code, not in a library, a checkout of one, or the model's own code.
     """
 
     case: str
@@ -54,6 +55,7 @@ class Signature(NamedTuple):
     advice: str = ""
     sources: tuple[Mapping[str, str], ...] = ()
     ambiguous: bool = False
+    own: bool = False
     releases: Mapping[str, str] = EMPTY_MAPPING
 
     def score(self, numbers: Iterable[int]) -> float:
@@ -77,6 +79,7 @@ def compile_signatures(cases: Iterable[Mapping[str, Any]]) -> tuple[Signature, .
             advice=case.get("explain", ""),
             sources=tuple(case.get("sources", ())),
             ambiguous=case.get("ambiguous", False),
+            own=case.get("own", False),
             releases=case.get("releases", EMPTY_MAPPING),
         )
         for case in cases

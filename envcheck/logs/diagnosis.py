@@ -426,7 +426,7 @@ def own_code(place: Frame | None) -> bool:
     file = place.file.replace("\\", "/")
     if _CONSOLE_SCRIPT.search(file) or _is_pythons_own(file):
         return False
-    return not any(part in file for part in _OF_LIBRARIES) and not checked_out(file)
+    return not any(part in f"/{file}" for part in _OF_LIBRARIES) and not checked_out(file)
 
 
 _OF_ENDS = ("CalledProcessError", "ChildFailedError", "ProcessExitedException")

@@ -61,7 +61,8 @@ class MissingName(NamedTuple):
     not show. `file` is that file, if it does and it is beside a script of the traceback, and `folder` says
     that it is a folder without one. `asker` is the file that needs it, from its project's root on, if the
     traceback imports it as a part of one. `handed` is the dictionary that holds a refused argument, if the
-    failing line passes it on by `**`.
+    failing line passes it on by `**`. `lazily` says that of `asks` it is only known that its lazy import
+    failed: a package that it imports may be the one that asks.
     """
 
     kind: str
@@ -77,6 +78,7 @@ class MissingName(NamedTuple):
     folder: bool = False
     handed: str = ""
     asker: str = ""
+    lazily: bool = False
 
     @property
     def plain_word(self) -> bool:
@@ -125,6 +127,7 @@ def missing_name(event: Event, tables: Mapping[str, Sequence[Mapping[str, Any]]]
                     file=file,
                     handed=handed,
                     asker=_file_of_project(raised.place, event.text) if own else "",
+                    lazily=bool(lazily),
                 )
     return None
 
@@ -224,7 +227,7 @@ def package_of(place: Frame | None, distributions: Mapping[str, str]) -> str:
     """Return the distribution whose file a frame is in; empty for the user's own code."""
     if place is None:
         return ""
-    if "/transformers_modules/" in place.file.replace("\\", "/"):
+    if "/transformers_modules/" in f"/{place.file}".replace("\\", "/"):
         return "the model's own code"
     if built := _BUILT.search(place.file):
         return normalised(built[1])

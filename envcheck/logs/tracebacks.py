@@ -48,7 +48,7 @@ _PRINTED_STACK = re.compile(
 )
 """Lines above a stack that is printed by a warning."""
 
-_HOOKS = ("__getattr__", "__delattr__")
+_HOOKS = ("__getattr__", "__getattribute__", "__delattr__")
 """Functions that Python calls for a missing attribute; the line that asked for it is in the frame before."""
 
 _CARETS = re.compile(r"\s*[~^][~^ ]*$")

@@ -217,7 +217,7 @@ def _on_attribute(
     defining = frozenset(package for package, text in all_texts if _has_class(text, missing))
     places = _without_later_ones(_by_those_who_ask(places, missing.name, asks, defining))
     if found:  # then another release is meant, not a place from which a package sets it in some cases
-        places = tuple(place for place in places if place.own)
+        places = ()
     if not (found or places or derived or beside or outdated):
         return None
     return LibraryAnswer(

@@ -80,6 +80,8 @@ def missing_answer(
     missing = missing_names.missing_name(cause.event, tables) if cause else None
     if missing is None:
         return None
+    if missing.lazily and not any(missing_names.ranges_in_atlas(missing, known.matrix.atlas())):
+        missing = missing._replace(asks="")
     rules = tuple(missing_names.rules_on(missing, known.matrix)) if missing.installed else ()
     published = {
         normalised(row["package"]) for name in ("release", "import_name") for row in tables.get(name, ())
@@ -108,6 +110,11 @@ def missing_answer(
         always=not version and _always_has(missing, ranges),
         published=published_names,
         elsewhere=tuple(_elsewhere(missing, published_names)),
+        in_some_cases=missing.kind == "name"
+        and not (missing.half or missing.folder)
+        and names.is_offered_in_some_cases(
+            library_answers.text_of("names", missing.lacks), missing.module, missing.name
+        ),
     )
 
 

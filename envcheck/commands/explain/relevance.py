@@ -9,6 +9,7 @@ from envcheck.core.facts import (
 from envcheck.core.rules import Matrix, Rule
 from envcheck.knowledge.log_signatures import Signature
 from envcheck.logs import missing_names
+from envcheck.logs.diagnosis import own_code
 from envcheck.logs.environment import OF_NVIDIA
 from envcheck.logs.events import Event
 from envcheck.logs.stated_versions import StatedVersions, contradicts_releases, contradicts_rule
@@ -41,9 +42,10 @@ def may_be_about(known: ExplainKnowledge, stated: StatedVersions, signature: Sig
     lacks the name, because then a rule on another package that asks it for the same name is beside the point.
     """
     rule = known.matrix.rule(signature.rule) if signature.rule else None
-    if contradicts_releases(signature.releases, stated) or (rule and contradicts_rule(rule, stated)):
+    if _is_of_others(signature, event) or contradicts_releases(signature.releases, stated):
         return False
-    if rule is not None and _is_on_releases_of_models(rule) and _is_of_no_release(event, known):
+    on_models = rule is not None and _is_on_releases_of_models(rule)
+    if (rule and contradicts_rule(rule, stated)) or (on_models and _is_of_no_release(event, known)):
         return False
     last = event.exceptions[-1].name.rpartition(".")[2] if event.exceptions else ""
     if rule is None or last not in _OF_MISSING_NAMES:
@@ -64,6 +66,12 @@ def may_be_about(known: ExplainKnowledge, stated: StatedVersions, signature: Sig
     names = packages | {row["module"] for row in imports if row["package"] in packages}
     said = event.text.lower().replace("_", "-")
     return any(name.lower().replace("_", "-") in said for name in names)
+
+
+def _is_of_others(signature: Signature, event: Event) -> bool:
+    """Return whether a failure of the user's own code is sought, and the innermost frame is of other code."""
+    place = event.exceptions[-1].place if event.exceptions else event.cut_at
+    return signature.own and not own_code(place)
 
 
 def _is_on_releases_of_models(rule: Rule) -> bool:

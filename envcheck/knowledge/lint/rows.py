@@ -19,7 +19,7 @@ STALE_DAYS = 180
 
 _CASE_KEYS = frozenset(
     {"id", "expect", "rule", "title", "signature", "kind", "sources", "facts", "why", "note", "explain"}
-    | {"ambiguous", "file", "releases"}
+    | {"ambiguous", "file", "own", "releases"}
 )
 _CELL_KEYS = frozenset(
     {"target", "outcome", "rule", "signature", "failed", "pkg", "python", "train", "device", "ranks"}

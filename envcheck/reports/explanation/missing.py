@@ -90,6 +90,12 @@ def _advice_on_module(answer: MissingAnswer) -> str:
         return f"the line `import {missing.module}.{missing.name}` has to run before{another}"
     if answer.in_no_release:
         return _advice_on_no_release(answer)
+    if answer.in_some_cases:
+        return (
+            f"{missing.module} offers it only in some cases, mostly only if an optional package can be "
+            "imported: its file names the package; import that in Python to see why it is not used, and "
+            "install or repair it"
+        )
     return _advice_on_installation(answer)
 
 

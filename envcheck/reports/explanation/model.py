@@ -30,7 +30,8 @@ class MissingAnswer(NamedTuple):
     takes the argument. `listed` is the installed version of the package that is said not to be there.
     `always` says that every release that the asking package accepts has the name.
     `published` says which of all releases have it, and `elsewhere` which other modules have a name like it,
-    with their releases in words.
+    with their releases in words. `in_some_cases` says that the module takes it from one below it in some
+    cases.
     """
 
     missing: MissingName
@@ -44,6 +45,7 @@ class MissingAnswer(NamedTuple):
     always: bool = False
     published: Presence = UNKNOWN
     elsewhere: tuple[str, ...] = ()
+    in_some_cases: bool = False
 
     @property
     def in_every_release(self) -> bool:

@@ -1023,3 +1023,61 @@ def test_the_headline_of_an_installers_failure_is_what_it_could_not_meet(
     explained: Explain, log: str, headline: str
 ) -> None:
     assert answer(explained(log)).splitlines()[0] == headline
+
+
+def test_code_of_a_models_repository_is_not_the_users_own(explained: Explain) -> None:
+    place = (
+        "transformers_modules/InternVL2-8B/configuration.py",
+        51,
+        "__init__",
+        "x = config['architectures'][0]",
+    )
+
+    found = explained(traceback("KeyError: 'architectures'", place))
+
+    assert cause_of(found).kind != "code"
+    assert "script" not in answer(found)
+
+
+def test_a_package_that_is_imported_lazily_is_not_said_to_ask_what_another_asks(explained: Explain) -> None:
+    found = explained(
+        "RuntimeError: Failed to import diffusers.loaders.lora_pipeline because of the following error (look up to "
+        "see its traceback):\nmodule 'torch' has no attribute 'int1'\n"
+    )
+
+    assert "diffusers asks" not in answer(found)
+    assert "asked for by torchao" in answer(found)
+
+
+def test_a_field_of_every_object_of_a_release_is_not_said_to_be_set_somewhere(explained: Explain) -> None:
+    name = "dataloader_persistent_workers"
+    place = (f"{SITE}/sentence_transformers/trainer.py", 420, "get_train_dataloader", f"self.args.{name},")
+    message = f"AttributeError: 'SentenceTransformerTrainingArguments' object has no attribute '{name}'"
+
+    said = answer(explained(traceback(message, place)))
+
+    assert "transformers from 4.36 on: TrainingArguments" in said
+    assert "set by" not in said
+
+
+def test_a_name_that_a_module_offers_in_some_cases_is_no_broken_installation(explained: Explain) -> None:
+    name = "DDPOStableDiffusionPipeline"
+    place = (f"{SITE}/trl/trainer/alignprop_trainer.py", 28, "<module>", f"from ..models import {name}")
+    message = f"ImportError: cannot import name '{name}' from 'trl.models' ({SITE}/trl/models/__init__.py)"
+
+    said = answer(explained(traceback(message, place)))
+
+    assert "only if an optional package can be imported" in said
+    assert "uninstall" not in said
+
+
+def test_the_line_that_asks_stands_above_a_class_that_answers_for_its_attributes(explained: Explain) -> None:
+    found = explained(
+        traceback(
+            "AttributeError: 'LlamaConfig' object has no attribute 'rope_theta'",
+            ("/home/me/models/llama.py", 85, "__init__", "self.rope_theta = args.rope_theta"),
+            (f"{SITE}/transformers/configuration_utils.py", 261, "__getattribute__", "return super()…"),
+        )
+    )
+
+    assert "transformers 4.33 to 4.57: LlamaConfig.rope_theta" in answer(found)

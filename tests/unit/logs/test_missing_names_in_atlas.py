@@ -130,3 +130,12 @@ def test_a_late_import_names_the_package_that_asks() -> None:
 
     assert found is not None
     assert (found.asks, found.lacks, found.name) == ("diffusers", "huggingface-hub", "HfFolder")
+
+
+def test_releases_in_which_a_guard_may_skip_the_code_are_not_said_to_have_the_name() -> None:
+    gaps = GAPS.replace('"0.32.0..0.33.0", "0.20.0"', '"0.32.0..0.33.0", "0.21.0"')
+    guarded = read_atlas({"gaps/accelerate.toml": gaps}, RELEASES)
+
+    found = list(ranges_in_atlas(missing("name", "split_torch_state_dict", "huggingface_hub"), guarded))
+
+    assert found == [SPLIT.replace("in huggingface-hub from 0.21.0 on", "not in huggingface-hub 0.21.0")]
