@@ -139,11 +139,17 @@ def diagnose(
         first = (
             _passage_cause(log, matches, failed=first is not None) or _error_of_a_tool(first, causes) or first
         )
+    elif _is_cut(first):
+        first = _passage_cause(log, _right_above(first, matches), failed=True) or first
     of_before = tuple(cause for cause in before_end if cause.event.what != "stated")
     if first is None:
         return Diagnosis(None, tuple(follows), survived=of_before, matches=matches, partial=partial)
     survived = of_before + tuple(
-        cause for cause in causes if cause.event.last < first.event.first and cause.event.what != "stated"
+        cause
+        for cause in causes
+        if cause.event.last < first.event.first
+        and cause.event.what != "stated"
+        and (not _is_cut(cause) or _is_outlived(cause, first, log))
     )
     ends = [cause for cause in causes if cause.event.what == "ended" and cause is not first]
     if _says_only_that_it_failed(first):  # what ended before it is no consequence of it
@@ -157,8 +163,9 @@ def diagnose(
         if cause is not first
         and cause not in (*survived, *follows)
         and not _is_quoted_by(cause.event, first.event)
+        and not _is_said_by_match(cause, first)
     ]
-    follows += (closing := [cause for cause in apart if _closes_a_build(cause)])
+    follows += (closing := [cause for cause in apart if _closes_a_build(cause) or _goes_on(cause, first)])
     apart = [cause for cause in apart if cause not in closing]
     home = log.events.index(first.event)
     own_first = sorted(
@@ -205,6 +212,35 @@ def _is_quoted_by(event: Event, first: Event) -> bool:
     if event.what != "stated" or event.exceptions:
         return False
     return any(len(line) >= _LEAST_QUOTED and line in event.text for line in first.text.split("\n"))
+
+
+def _is_said_by_match(cause: Cause, first: Cause) -> bool:
+    """Return whether a line that states a failure is one of those by which the first one was recognised.
+
+    So is the assertion of a kernel, above the exception that only says that some assertion failed.
+    """
+    stated = cause.event.what == "stated" and not cause.event.exceptions
+    return stated and first.match is not None and not {*cause.event.numbers}.isdisjoint(first.match.lines)
+
+
+_LINES_ABOVE = 10
+"""Lines between a known failure and the traceback that it led to, at most."""
+
+
+def _is_cut(cause: Cause) -> bool:
+    """Return whether a cause is an unknown traceback whose exception the log leaves out."""
+    return cause.match is None and cause.event.what == "raised" and not cause.event.exceptions
+
+
+def _goes_on(cause: Cause, first: Cause) -> bool:
+    """Return whether a cause is a traceback without its exception that stands right below the first one."""
+    return _is_cut(cause) and 0 < cause.event.first - first.event.last <= _LINES_ABOVE
+
+
+def _right_above(cause: Cause, matches: Iterable[Match]) -> list[Match]:
+    """Return the matches whose lines stand right above a cause."""
+    first = cause.event.first
+    return [match for match in matches if all(0 < first - line <= _LINES_ABOVE for line in match.lines)]
 
 
 def _touches(match: Match, number: int, event: Event) -> bool:

@@ -35,7 +35,7 @@ _QUOTES_BELOW = "terminated with the following error:"
 _FRAME = re.compile(r'(\s*)File "([^"]{1,1000})", line (\d+)(?:, in (.{1,300}))?$')
 _GROUP_BARS = re.compile(r"\s*(?:\| ?|\+-[-+ \d.]*$|\+ (?=Exception Group))")
 _EXCEPTION_LINE = re.compile(
-    r"(\s*)((?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)(?:\(\w+\))?(?::(?: (.*))?)?$", re.DOTALL
+    r"(\s*)((?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)(?:\(\w+\))?(?::(?: (.*))?)?[ \t]*$", re.DOTALL
 )
 _EXCEPTION_NAME = re.compile(
     r"(?i)(error|exception|exit|interrupt|warning|group|iteration|timeout|expired|abort|fault|refused|failure"
@@ -256,7 +256,8 @@ class Traceback:
 
     def _add_flat_line(self, number: int, text: str, ending: re.Match[str] | None) -> bool:
         """Read a line of a traceback that lost its indents: one line of source follows each frame."""
-        if ending and _EXCEPTION_NAME.search(ending[2]) and ":" in text:
+        below_source = bool(self.texts) and not _FRAME.match(self.texts[-1])
+        if ending and _EXCEPTION_NAME.search(ending[2]) and (":" in text or below_source):
             self._add_exception_line(number, text, ending)
             return True
         if not text.strip() or not self.texts or not _FRAME.match(self.texts[-1]):

@@ -118,3 +118,14 @@ def test_the_place_in_a_yaml_file_belongs_to_the_message(below: str, ending: str
     told = cause_of(log).told
     assert told is not None
     assert told.message.endswith(ending)
+
+
+def test_an_exception_without_a_message_ends_a_traceback_that_lost_its_indents() -> None:
+    lines = 'File "/opt/site-packages/deepspeed/runtime/zero/stage3.py", line 529, in defragment  \n'
+    lines += "    assert len(set(t.dtype for t in tensors)) == 1  \nAssertionError  \n"
+
+    cause = cause_of(lines)
+
+    assert cause.event.last == 3
+    assert cause.told is not None
+    assert cause.told.message == "assert len(set(t.dtype for t in tensors)) == 1"
