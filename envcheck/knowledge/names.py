@@ -242,6 +242,13 @@ def modules_with(text: str, name: str) -> Iterator[tuple[str, tuple[Span, ...]]]
         at = text.find(name, end) if end >= 0 else -1
 
 
+def spelt_in(text: str, module: str, name: str) -> str:
+    """Return a name of a module that differs from `name` in upper and lower case alone, or an empty text."""
+    section = _section(text, module, read_ends(text)) if text else None
+    listed = (each for row in section.rows if row.spans for each in row.names) if section is not None else ()
+    return next((each for each in listed if each.lower() == name.lower() and each != name), "")
+
+
 def _section(text: str, module: str, ends: Span) -> ModuleNames | None:
     """Return what a package's file says of a module; None if it does not list it."""
     at = max(text.find(f"\n[{module}]\n"), text.find(f"\n[{module}] "))

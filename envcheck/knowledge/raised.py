@@ -74,13 +74,15 @@ class RaisedRow(NamedTuple):
 class FoundRaise(NamedTuple):
     """Hold the row that a log's message is, and its releases; `gone` says that the newest one lacks it.
 
-    `ends` are the first and the last release that were read.
+    `ends` are the first and the last release that were read. `moved` says that the log's release, which is
+    then none of these, raises it in another file.
     """
 
     row: RaisedRow
     releases: str
     gone: bool
     ends: Span
+    moved: bool = False
 
 
 # --- rows → text ------------------------------------------------------------------------------------

@@ -384,7 +384,9 @@ def _on_messages(
         if not of_log and of_others:
             rows = tuple(found for found in rows if raised.is_certain(found.row))
         if rows:
-            return LibraryAnswer(raises=of_log or rows)
+            here = any(f"/{place}".endswith(f"/{found.row.file}") for found in rows)
+            moved = bool(text.shown and of_package and not here)
+            return LibraryAnswer(raises=tuple(found._replace(moved=moved) for found in of_log or rows))
     return None
 
 

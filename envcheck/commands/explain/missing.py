@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
 from envcheck.commands.explain import library_answers
 from envcheck.commands.explain.known import ExplainKnowledge
@@ -54,7 +55,8 @@ def _kind_by_import(cause: Cause, missing: MissingAnswer) -> str | None:
     if missing.not_imported:
         return "version" if name.asks else "code"
     if missing.in_no_release:
-        return "code" if missing.elsewhere and not (name.asks or missing.has_it) else "unknown"
+        elsewhere = "code" if missing.elsewhere and not (name.asks or missing.has_it) else "unknown"
+        return "setting" if missing.spelt else elsewhere
     return "unknown" if missing.in_every_release else None
 
 
@@ -110,12 +112,19 @@ def missing_answer(
         always=not version and _always_has(missing, ranges),
         published=published_names,
         elsewhere=tuple(_elsewhere(missing, published_names)),
-        in_some_cases=missing.kind == "name"
-        and not (missing.half or missing.folder)
-        and names.is_offered_in_some_cases(
-            library_answers.text_of("names", missing.lacks), missing.module, missing.name
-        ),
+        in_some_cases=_asks_names(missing, names.is_offered_in_some_cases) or False,
+        spelt=_asks_names(missing, names.spelt_in) or "",
     )
+
+
+_Said = TypeVar("_Said")
+
+
+def _asks_names(missing: MissingName, asked: Callable[[str, str, str], _Said]) -> _Said | None:
+    """Return what the names of the package say of a missing name; None if it may be there by now."""
+    if missing.kind != "name" or missing.half or missing.folder:
+        return None
+    return asked(library_answers.text_of("names", missing.lacks), missing.module, missing.name)
 
 
 def _presence(missing: MissingName) -> Presence:

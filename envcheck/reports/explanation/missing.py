@@ -132,6 +132,8 @@ def _advice_on_no_release(answer: MissingAnswer) -> str:
     if answer.elsewhere:
         asker = f": take another release of {missing.asks}" * bool(missing.asks)
         return f"import it from where it is{asker}"
+    if answer.spelt:
+        return f"{missing.module} spells it {answer.spelt}: correct the name, or the file that holds it"
     fork = f"a fork or an unreleased version of {missing.lacks}"
     hidden = f", or a file or folder of yours named {root} hides the package" * missing.of_any_module
     if missing.asks and not _of_itself(missing):

@@ -31,7 +31,7 @@ class MissingAnswer(NamedTuple):
     `always` says that every release that the asking package accepts has the name.
     `published` says which of all releases have it, and `elsewhere` which other modules have a name like it,
     with their releases in words. `in_some_cases` says that the module takes it from one below it in some
-    cases.
+    cases, and `spelt` is its name of the module if only upper and lower case differ.
     """
 
     missing: MissingName
@@ -46,6 +46,7 @@ class MissingAnswer(NamedTuple):
     published: Presence = UNKNOWN
     elsewhere: tuple[str, ...] = ()
     in_some_cases: bool = False
+    spelt: str = ""
 
     @property
     def in_every_release(self) -> bool:

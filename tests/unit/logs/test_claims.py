@@ -1081,3 +1081,55 @@ def test_the_line_that_asks_stands_above_a_class_that_answers_for_its_attributes
     )
 
     assert "transformers 4.33 to 4.57: LlamaConfig.rope_theta" in answer(found)
+
+
+def test_a_name_in_other_letters_is_told_as_the_package_spells_it(explained: Explain) -> None:
+    found = explained("AttributeError: module transformers has no attribute LLaMATokenizer\n")
+
+    assert "transformers spells it LlamaTokenizer" in answer(found)
+    assert "fork" not in answer(found)
+
+
+def test_a_known_failure_right_above_a_traceback_that_was_cut_is_its_cause(explained: Explain) -> None:
+    cut = traceback(
+        "", (f"{SITE}/deepspeed/runtime/engine.py", 1157, "_configure", "self._broadcast_model()")
+    )
+    shared = "Error while creating shared memory segment /dev/shm/nccl-CsYXMW (size 9637888)\n"
+
+    near, far = explained(shared + cut), explained(shared + "loading\n" * 40 + cut)
+
+    assert "first cause  line 1: Error while creating shared memory segment" in answer(near)
+    assert "first cause  line 1:" not in answer(far)
+
+
+def test_a_traceback_that_was_cut_is_not_said_to_have_been_survived(explained: Explain) -> None:
+    cut = '[rank1]: Traceback (most recent call last):\n[rank1]:   File "/home/me/train.py", line 3, in <module>\n'
+    found = explained(
+        cut + "[rank0]: ValueError: Target modules wq not found in the base model. Please check\n"
+    )
+
+    assert "after which the run continued" not in answer(found)
+
+
+def test_the_assertion_of_a_kernel_belongs_to_the_exception_below_it(explained: Explain) -> None:
+    at = "Indexing.cu:1284: indexSelectLargeIndex: block: [134,0,0], thread: [31,0,0]"
+    found = explained(
+        f"../aten/src/ATen/native/cuda/{at} Assertion `srcIndex < srcSelectDimSize` failed.\n"
+        + of_own_code("RuntimeError: CUDA error: device-side assert triggered", "trainer.train()")
+    )
+
+    assert "An id is beyond the embedding" in answer(found)
+    assert "not known to belong to it" not in answer(found)
+
+
+def test_a_release_that_raises_a_message_in_another_file_is_not_that_of_the_log(explained: Explain) -> None:
+    place = (
+        "/home/me/axolotl/src/axolotl/utils/config.py",
+        193,
+        "validate_config",
+        'raise ValueError("Can\'t load qlora if gptq")',
+    )
+
+    said = answer(explained(traceback("ValueError: Can't load qlora if gptq", place)))
+
+    assert "on, unlike the release of the log, raises it: axolotl/utils/schemas/peft.py" in said
