@@ -279,6 +279,17 @@ def test_a_dependency_avoids_a_warning_if_the_index_allows_it(
     assert (line in err.splitlines()) == warned
 
 
+def test_a_fix_takes_no_release_that_the_index_has_as_source_only(tmp_path: Path) -> None:
+    # The tables know tensorboard 2.19.0 but not that this index has only its source.
+    when = '{ "pkg.safetensors" = "present", "host.glibc" = ">=2.30" }'
+    files = small_world("1.26.4") | dict([sdist("tensorboard", "2.19.0")])
+    more = ("--with", "tensorboard", "--glibc", "2.35")
+    (code, out, err), _ = small(files, tmp_path, when, "", *more)
+    assert (code, out) == (4, "")
+    assert "--with asks for tensorboard, and your index has it as source only" in err
+    assert "fixes" not in err
+
+
 def test_verbose_names_the_rejected_versions_and_quiet_prints_no_remark(tmp_path: Path) -> None:
     when, fix = '{ "pkg.safetensors" = ">=0.4.4", "pkg.numpy" = ">=2.0" }', '{ "pkg.numpy" = "==1.26.4" }'
     (code, out, err), _ = small(small_world("2.3.0"), tmp_path, when, fix, "--verbose")

@@ -6,12 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from envcheck import resolver_backends as backends
+from envcheck.commands.pin.completion import completion_request
 from envcheck.commands.pin.target import LockTarget
 from envcheck.core import versions
-from envcheck.core.errors import NoSolutionError
+from envcheck.core.errors import ExamineError, NoSolutionError
 from envcheck.core.rules import UserRequirement
 from envcheck.host.machine import Host
-from envcheck.resolution.resolver import Release
+from envcheck.resolution.resolver import Release, SearchProblem
 from envcheck.resolver_backends.index.availability import describe_offer
 
 if TYPE_CHECKING:
@@ -40,6 +41,23 @@ def compare_with_index(
     if lacking := list(_lacking_requirements(outside, offers, goal)):
         raise NoSolutionError("\n".join(lacking))
     return IndexOffer(tuple(_still_offered(releases, offers)), _lacking(request, offers))
+
+
+def with_offered_wishes(problem: SearchProblem, goal: LockTarget, host: Host) -> SearchProblem:
+    """Return the problem with those releases of the user's packages that the index has, so that fixes exist.
+
+    If the index cannot be read, the problem is returned as it is.
+
+    Raises:
+        NoSolutionError: the index has nothing that satisfies a requirement of the user.
+    """
+    if not any(each.wanted for each in goal.requirements):
+        return problem
+    try:
+        offer = compare_with_index(problem.releases, goal, completion_request(goal, {}, (), ()), host)
+    except ExamineError:
+        return problem
+    return problem._replace(releases=offer.releases)
 
 
 def _lacking_requirements(

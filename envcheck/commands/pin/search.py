@@ -16,7 +16,7 @@ from typing import NamedTuple
 from envcheck import resolver_backends as backends
 from envcheck.commands.pin import other_cuda, writing
 from envcheck.commands.pin.completion import Completer, completion_request
-from envcheck.commands.pin.index_offer import compare_with_index
+from envcheck.commands.pin.index_offer import compare_with_index, with_offered_wishes
 from envcheck.commands.pin.releases import needing_source, searched_releases
 from envcheck.commands.pin.target import LockTarget, describe
 from envcheck.core import versions
@@ -67,6 +67,7 @@ def resolve_lock(
         made, why_not = _search_other_cuda(goal, host, found.problem, variant["torch"], backend, notes)
         if made is not None:
             return made
+    found = found._replace(problem=with_offered_wishes(found.problem, goal, host))
     raise NoSolutionError(_explain_dead_end(goal, found, variant, why_not))
 
 
