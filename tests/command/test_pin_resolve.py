@@ -279,6 +279,33 @@ def test_a_dependency_avoids_a_warning_if_the_index_allows_it(
     assert (line in err.splitlines()) == warned
 
 
+@pytest.mark.parametrize(("wish", "taken"), [("numpy", "1.26.4"), ("numpy>=2", "2.3.0")])
+def test_a_package_that_only_the_user_requires_avoids_a_warning_within_their_bounds(
+    wish: str, taken: str, tmp_path: Path
+) -> None:
+    when = '{ "pkg.safetensors" = "present", "pkg.numpy" = ">=2.0" }'
+    files = small_world("2.3.0", "1.26.4")
+    (code, out, err), _ = small(files, tmp_path, when, "", "--with", wish, severity="warning")
+    assert code == 0, err
+    assert pinned(out, "numpy") == taken
+    assert ("safetensors-beside-numpy" in err) == (taken == "2.3.0")
+
+
+@pytest.mark.parametrize(("setuptools", "taken"), [(("84.2.1", "81.0.0"), "81.0.0"), (("84.2.1",), "84.2.1")])
+def test_published_code_that_a_newer_dependency_breaks_gets_an_older_one_or_a_warning(
+    setuptools: tuple[str, ...], taken: str, tmp_path: Path
+) -> None:
+    when = '{ "pkg.safetensors" = "==0.0.1" }'
+    files = small_world("1.26.4")
+    files |= dict([wheel("tensorboard", "2.19.0", ("setuptools>=41.0.0",))])
+    files |= dict(wheel("setuptools", each) for each in setuptools)
+    (code, out, err), _ = small(files, tmp_path, when, "", "--with", "tensorboard")
+    assert code == 0, err
+    assert (pinned(out, "tensorboard"), pinned(out, "setuptools")) == ("2.19.0", taken)
+    advice = "`envcheck check` on this lock names the code and the fixes"
+    assert (advice in err) == (taken == "84.2.1")
+
+
 def test_a_fix_takes_no_release_that_the_index_has_as_source_only(tmp_path: Path) -> None:
     # The tables know tensorboard 2.19.0 but not that this index has only its source.
     when = '{ "pkg.safetensors" = "present", "host.glibc" = ">=2.30" }'
@@ -288,6 +315,16 @@ def test_a_fix_takes_no_release_that_the_index_has_as_source_only(tmp_path: Path
     assert (code, out) == (4, "")
     assert "--with asks for tensorboard, and your index has it as source only" in err
     assert "fixes" not in err
+
+
+@pytest.mark.parametrize(("wish", "noted"), [("tensorboard", True), ("tensorboard>=2.19.0rc1", False)])
+def test_a_pre_release_that_was_not_asked_for_is_noted(wish: str, noted: bool, tmp_path: Path) -> None:
+    files = small_world("1.26.4") | dict([sdist("tensorboard", "2.18.0"), wheel("tensorboard", "2.19.0rc1")])
+    (code, out, err), _ = small(files, tmp_path, '{ "pkg.safetensors" = "==0.0.1" }', "", "--with", wish)
+    assert code == 0, err
+    assert pinned(out, "tensorboard") == "2.19.0rc1"
+    note = "tensorboard 2.19.0rc1 is a pre-release: no final release of it can be installed here"
+    assert (note in err.splitlines()) == noted
 
 
 def test_verbose_names_the_rejected_versions_and_quiet_prints_no_remark(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from envcheck.commands.pin import shipped
 from envcheck.commands.pin.options import PLAIN, PinOptions, refuse_contradictions
 from envcheck.commands.pin.target import LockTarget, describe, find_target
-from envcheck.commands.pin.warnings import warnings_on
+from envcheck.commands.pin.warnings import pre_release_notes, warnings_on
 from envcheck.core.errors import InputError, NoSolutionError
 from envcheck.host.signals import raise_on_termination
 
@@ -181,7 +181,7 @@ def _notes_on(resolved: Lock, goal: LockTarget) -> list[str]:
             "these versions were never run together: install the lock, then `envcheck selftest --target "
             f"{goal.target.name}` trains with them"
         )
-    notes += warnings_on(resolved, goal)
+    notes += [*pre_release_notes(resolved, goal), *warnings_on(resolved, goal, atlas=True)]
     floor = shipped.driver_floor(resolved)
     if goal.no_gpu:
         notes.append(shipped.note_on_cpu(resolved.pins))

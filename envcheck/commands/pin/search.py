@@ -34,6 +34,9 @@ from envcheck.resolver_backends.index.extra_indexes import read_extra_indexes, w
 ROUNDS = 10
 """Number of rounds after which one search gives up."""
 
+_MOST_AVOIDED = 6
+"""Number of warnings for which other dependencies are tried; each takes one request to the backend."""
+
 
 def resolve_lock(
     goal: LockTarget,
@@ -212,18 +215,25 @@ class _Search:
     def _without_warnings(
         self, pins: tuple[lock.Pin, ...], request: backends.CompletionRequest, answer: Answer
     ) -> tuple[lock.Pin, ...]:
-        """Return a completed choice again, with other dependencies where these avoid a warning."""
+        """Return a completed choice again, with other dependencies where these avoid a warning.
+
+        A package that only the user requires counts as a dependency here; their bounds on it stay.
+        """
         choice = dict(answer.versions or {})
+        fixed = choice.keys() & {*self._goal.target.packages}
         closure = {pin.name: pin.version for pin in pins}
-        for bounds in resolver.avoidable_warnings(self._problem, closure, answer.changed, choice):
-            stricter = replace(request, constraints=(*request.constraints, *bounds))
+        count = len(resolver.warnings(self._problem, closure, answer.changed))
+        avoiding = resolver.avoidable_warnings(self._problem, closure, answer.changed, fixed)
+        for bounds in avoiding[:_MOST_AVOIDED]:
+            stricter = _with_bounds(request, bounds, fixed, self._goal)
             try:
                 other = self._complete(stricter, answer.brought)
             except NoSolutionError:
                 continue
             closure = {pin.name: pin.version for pin in other}
-            if not resolver.objections(self._problem, closure, answer.changed, choice):
-                request, pins = stricter, other
+            left = len(resolver.warnings(self._problem, closure, answer.changed))
+            if left < count and not resolver.objections(self._problem, closure, answer.changed, choice):
+                request, pins, count = stricter, other, left
         return pins
 
     def _learn_from_failure(
@@ -414,6 +424,21 @@ def named_in(chain: str, choice: Mapping[str, str]) -> Mapping[str, str]:
 
 def _another_release(yanked: backends.YankedError) -> UserRequirement:
     return UserRequirement(yanked.name, f"!={yanked.version}", str(yanked), wanted=False)
+
+
+def _with_bounds(
+    request: backends.CompletionRequest, bounds: Sequence[str], fixed: Collection[str], goal: LockTarget
+) -> backends.CompletionRequest:
+    """Return the request with further bounds; packages that they name outside `fixed` may move."""
+    named = {re.split(r"[<>=!~]", bound, maxsplit=1)[0] for bound in bounds}
+    moving = {name for name in request.pins if name in named and name not in fixed}
+    own = (f"{each.package}{each.specifier}" for each in goal.requirements if each.package in moving)
+    return replace(
+        request,
+        pins={name: version for name, version in request.pins.items() if name not in moving},
+        also=(*request.also, *sorted(moving)),
+        constraints=(*request.constraints, *own, *bounds),
+    )
 
 
 # --- no versions fit --------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from envcheck.commands import examine, loading
+from envcheck.commands.judging import atlas_rules
 from envcheck.core.errors import InputError
 from envcheck.core.facts import Fact, Inventory, Known, normalised, package_key
 from envcheck.core.rules import Matrix, Rule, Severity, Target, UserRequirement
@@ -247,11 +248,18 @@ def violated_rules(goal: LockTarget, packages: Iterable[Fact], *, complete: bool
     return [finding.rule for finding in judgement.findings if judge.forbids_lock(finding)]
 
 
-def judged(goal: LockTarget, packages: Iterable[Fact], severity: Severity, *, complete: bool) -> Judgement:
+def judged(
+    goal: LockTarget,
+    packages: Iterable[Fact],
+    severity: Severity,
+    *,
+    complete: bool,
+    atlas: bool = False,
+) -> Judgement:
     """Judge packages on the goal's machine with its target by the rules of a severity.
 
-    At error level, the packages' own metadata counts too. The atlas is not used, because loading it would
-    slow down every `pin`; a test checks the shipped locks against it.
+    At error level, the packages' own metadata counts too. Without `atlas`, the atlas is not used, because
+    loading it would slow down every `pin`; a test checks the shipped locks against it.
     """
     train = [
         Fact(key, Known(value), f"target {goal.target.name}") for key, value in goal.target.train.items()
@@ -263,6 +271,8 @@ def judged(goal: LockTarget, packages: Iterable[Fact], severity: Severity, *, co
     rules = [rule for rule in (*goal.matrix.rules, *target_rules(goal.target)) if rule.severity is severity]
     if severity is Severity.ERROR:
         rules += requirement_rules(check_requirements(derived).unmet)
+    if atlas:
+        rules += [rule for rule in atlas_rules(derived, goal.matrix) if rule.severity is severity]
     return judge.judge(derived, rules)
 
 

@@ -6,29 +6,32 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from envcheck.commands.pin.target import LockTarget, judged, package_facts
+from envcheck.core.facts import Fact, Known
 from envcheck.core.rules import Severity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from envcheck.core.rules import Rule
+    from envcheck.core.rules import Matrix, Rule
     from envcheck.lock.model import Lock
 
 _MOST = 3
 """Maximum number of warnings that are written out."""
 
 
-def warnings_on(made: Lock, goal: LockTarget) -> list[str]:
+def warnings_on(made: Lock, goal: LockTarget, *, atlas: bool = False) -> list[str]:
     """Return a note for each rule at warning level that a lock breaks on the goal's machine.
 
-    A training fact that was chosen differently from the target is left out, so no rule about it is decided.
+    With `atlas`, the rules made from it are judged too. A training fact that was chosen differently from the
+    target is left out, so no rule about it is decided.
     """
     kept = {key: value for key, value in goal.target.train.items() if (key, str(value).lower()) in made.train}
     goal = replace(goal, target=goal.target._replace(train=kept))
     packages = package_facts({pin.name: pin.version for pin in made.pins})
-    judgement = judged(goal, packages, Severity.WARNING, complete=True)
+    packages.append(Fact("packages.from_source", Known((*made.build,)), "the lock"))
+    judgement = judged(goal, packages, Severity.WARNING, complete=True, atlas=atlas)
     broken = list(dict.fromkeys(finding.rule for finding in judgement.findings if finding.decided))
-    notes = [f"warning: {rule.title} ({rule.id}); {_advice(rule)}" for rule in broken[:_MOST]]
+    notes = [f"warning: {rule.title} ({rule.id}); {_advice(rule, goal.matrix)}" for rule in broken[:_MOST]]
     if len(broken) > _MOST:
         notes.append(
             f"{len(broken) - _MOST} more warnings: `envcheck doctor` lists them once it is installed"
@@ -36,10 +39,28 @@ def warnings_on(made: Lock, goal: LockTarget) -> list[str]:
     return notes
 
 
-def _advice(rule: Rule) -> str:
+def pre_release_notes(made: Lock, goal: LockTarget) -> Iterator[str]:
+    """Yield a note for each package of the user that is a pre-release although their bound names none.
+
+    A backend takes one only if no final release can be installed.
+    """
+    from envcheck.core import versions
+    from envcheck.resolution.resolver.candidates import names_pre_release
+
+    wanted = {each.package for each in goal.requirements if each.wanted}
+    asked = {each.package for each in goal.requirements if names_pre_release(each)}
+    for pin in made.pins:
+        version = versions.parse(pin.version) if pin.name in wanted - asked else None
+        if version is not None and version.is_prerelease:
+            yield f"{pin.name} {pin.version} is a pre-release: no final release of it can be installed here"
+
+
+def _advice(rule: Rule, known: Matrix) -> str:
     """Return the first fix that changes nothing but the training, else where the rule is explained."""
     for words in _trainings(rule):
         return f"train with {words} instead"
+    if known.rule(rule.id) is None:  # made from the atlas for these releases
+        return "`envcheck check` on this lock names the code and the fixes"
     return f"see envcheck rule {rule.id}"
 
 

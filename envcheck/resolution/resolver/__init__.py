@@ -27,7 +27,7 @@ from envcheck.resolution.resolver.candidates import (
     wanted_packages,
     with_variants,
 )
-from envcheck.resolution.resolver.objections import avoidable_warnings, objections
+from envcheck.resolution.resolver.objections import avoidable_warnings, objections, warnings
 from envcheck.resolution.resolver.problem import Answer, Objection, Reason, Release, SearchProblem
 from envcheck.resolution.resolver.search import solve
 
@@ -49,5 +49,6 @@ __all__ = [
     "required_packages",
     "solve",
     "wanted_packages",
+    "warnings",
     "with_variants",
 ]

@@ -74,7 +74,7 @@ def _exclusions(problem: SearchProblem, release: Release) -> Iterator[Reason]:
     ]
     version = versions.parse(release.version)
     pre_release = version is None or version.is_prerelease
-    if pre_release and not any(_names_pre_release(requirement) for _, requirement in binding):
+    if pre_release and not any(names_pre_release(requirement) for _, requirement in binding):
         yield "pre-release", release.package
     for number, requirement in binding:
         if not _allows(requirement, release.version):
@@ -87,7 +87,7 @@ def _exclusions(problem: SearchProblem, release: Release) -> Iterator[Reason]:
         yield ("until",)
 
 
-def _names_pre_release(requirement: UserRequirement) -> bool:
+def names_pre_release(requirement: UserRequirement) -> bool:
     """Return whether a requirement names a pre-release; otherwise, pre-releases are not used."""
     try:
         bounds = versions.parse_specifier(requirement.specifier)

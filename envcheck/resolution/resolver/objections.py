@@ -50,10 +50,26 @@ def avoidable_warnings(
     Warnings that no such bound avoids are left out. The arguments are those of `objections`.
     """
     inventory = _inventory(problem, pins, changed)
-    rules = [rule for rule in problem.known.rules if rule.severity is Severity.WARNING]
     added = pins.keys() - set(stack)
-    findings = [each for each in judge.judge(inventory, rules).findings if each.decided]
-    return [bounds for each in findings if (bounds := _bounds(each, inventory, added))]
+    found = []
+    for each in warnings(problem, pins, changed):
+        concerned = sorted(scope(each.rule, problem.known) & added)
+        bounds = _bounds(each, inventory, added) or _bounds_by_trial(problem, each, inventory, concerned)
+        found += [bounds] if bounds else []
+    return found
+
+
+def warnings(problem: SearchProblem, pins: Mapping[str, str], changed: Mapping[str, Value]) -> list[Finding]:
+    """Return the decided findings at warning level about a completed lock, those of the atlas included."""
+    inventory = _inventory(problem, pins, changed)
+    rules = [rule for rule in problem.known.rules if rule.severity is Severity.WARNING]
+    listed = {rule.id for rule in rules}
+    rules += [
+        rule
+        for rule in rules_here(problem.known.atlas(), pins)
+        if rule.severity is Severity.WARNING and rule.id not in listed
+    ]
+    return [each for each in judge.judge(inventory, rules).findings if each.decided]
 
 
 def _inventory(problem: SearchProblem, pins: Mapping[str, str], changed: Mapping[str, Value]) -> Inventory:
@@ -129,4 +145,7 @@ def _bounds_by_trial(
 
 def _is_broken(rule: Rule, inventory: Inventory, name: str, version: str) -> bool:
     other = inventory.with_facts([fact_in_lock(name, version)])
-    return any(judge.forbids_lock(finding) for finding in judge.judge(other, [rule]).findings)
+    findings = judge.judge(other, [rule]).findings
+    if rule.severity is Severity.WARNING:
+        return any(finding.decided for finding in findings)
+    return any(judge.forbids_lock(finding) for finding in findings)
