@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -33,6 +32,7 @@ from envcheck.atlas.definitions import (
 from envcheck.atlas.demands import Demand, Demanded, DemandKind, this_stack
 from envcheck.atlas.entries import CONSTRUCTING, CallEntry
 from envcheck.atlas.function_patches import is_original
+from envcheck.atlas.python_names import is_of_python, lost_in
 from envcheck.atlas.walk_conditions import asks_a_class, is_opaque, survived
 from envcheck.core.facts import Tri
 
@@ -143,7 +143,9 @@ class CallWalk:
         origin = known_locally or (summary.imports.get(root) if summary else None)
         if origin is None or origin.level or origin.name[:1].isupper() or modules.owns(origin.module):
             return
-        if origin.module.split(".")[0] in sys.stdlib_module_names:
+        if is_of_python(origin.module) and not lost_in(
+            ".".join(filter(None, (origin.module, origin.name, rest)))
+        ):
             return
         if known_locally is None and summary is not None:
             if root in summary.rebound:
@@ -163,8 +165,9 @@ class CallWalk:
     def _import(self, line: CodeImport, frame: _Frame) -> None:
         """Note an import from another package."""
         module = self.code.offers.modules.resolve(frame.module, line.origin.level, line.origin.module)
-        top = module.split(".")[0]
-        if line.origin.level or self.code.offers.modules.owns(module) or top in sys.stdlib_module_names:
+        if line.origin.level or self.code.offers.modules.owns(module):
+            return
+        if is_of_python(module) and not lost_in(module, line.origin.name):
             return
         condition = self._condition(line, frame)
         if decide(condition, this_stack()) is not Tri.NO and not is_opaque(condition):
@@ -386,6 +389,7 @@ class CallWalk:
     def _demands(
         self, path: str, method: str, call: CodeCall, frame: _Frame, condition: Condition
     ) -> Iterator[KeywordDemand]:
+        method = "" if method == "__init__" else method  # as where the class itself is called
         place = f"{self.code.offers.modules.path(frame.module)}:{call.line}"
         for keyword in (*call.keywords, *self._unpacked(call, frame)):
             yield KeywordDemand(KeywordUse(path, method, keyword), self._action, condition, place)

@@ -15,7 +15,7 @@ class KeywordUse:
 
     Attributes:
         path: import path of the function or class: `accelerate.Accelerator`.
-        method: method of the class; empty for a function, `__init__` for a constructor.
+        method: method of the class; empty for a function and for a constructor.
         keyword: name of the argument; empty if only the number of arguments matters.
         positional: number of positional arguments, for a method that is called without a keyword.
 
@@ -34,7 +34,7 @@ class KeywordUse:
     @property
     def text(self) -> str:
         """Return the argument as text, `accelerate.Accelerator.unwrap_model(keep_torch_compile=)`."""
-        method = "" if self.method in ("", "__init__") else f".{self.method}"
+        method = f".{self.method}" if self.method else ""
         count = f"{self.positional} argument{'s' * (self.positional > 1)}"
         given = f"{self.keyword}=" if self.keyword else count
         return f"{self.path}{method}({given})"

@@ -7,7 +7,6 @@ another package on the way is a demand: the line that uses it, and the condition
 from __future__ import annotations
 
 import heapq
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -16,6 +15,7 @@ from functools import lru_cache
 from envcheck.atlas.conditions import (
     ALWAYS,
     NEVER,
+    PYTHON,
     UNREADABLE,
     AllOf,
     Condition,
@@ -25,6 +25,7 @@ from envcheck.atlas.conditions import (
 )
 from envcheck.atlas.entries import PackageEntry, distribution_of, elsewhere
 from envcheck.atlas.offers import ReleaseOffers, Way
+from envcheck.atlas.python_names import is_of_python, lost_in
 from envcheck.atlas.release_modules import ModuleForm
 from envcheck.atlas.summary import Use, UseKind
 from envcheck.core.facts import Tri
@@ -69,7 +70,7 @@ class Demanded:
     @property
     def partner(self) -> str:
         """Return the package that has to offer it."""
-        return distribution_of(self.module)
+        return PYTHON if is_of_python(self.module) else distribution_of(self.module)
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +217,7 @@ class EntryWalk:
             target = self.offers.modules.resolve(visit.module, use.level, use.module)
             if self.offers.modules.owns(target):
                 self._follow(use, target, whole)
-            elif use.level == 0 and target.split(".")[0] not in sys.stdlib_module_names:
+            elif use.level == 0 and (not is_of_python(target) or lost_in(target, use.name)):
                 place = f"{self.offers.modules.path(visit.module)}:{use.line}"
                 yield Demand(_demanded(use), self.entry.action, all_of(whole), place)
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from envcheck.core import versions
-from envcheck.core.facts import Inventory, installed_versions, package_key
+from envcheck.core.facts import Inventory, installed_versions, package_key, python_release
 from envcheck.core.findings import Finding, Judgement, Verdict, worst_first
 from envcheck.core.rules import Matrix, Rule, Target
 from envcheck.knowledge.generated_rules import metadata_rules, requirement_rules, selftest_rules, target_rules
@@ -76,7 +76,7 @@ def _run_beside(rule_id: str, inventory: Inventory, matrix: Matrix) -> str:
 
 def atlas_rules(inventory: Inventory, matrix: Matrix, *, worded: bool = True) -> Sequence[Rule]:
     """Return a rule for each pair of incompatible packages here; with texts and fixes if `worded`."""
-    installed = installed_versions(inventory)
+    installed = {**installed_versions(inventory), **python_release(inventory)}
     if len(installed) < 2:  # noqa: PLR2004 - no two packages, nothing to compare
         return ()
     atlas = matrix.atlas()
@@ -94,7 +94,8 @@ def with_atlas_rules(matrix: Matrix, inventory: Inventory) -> Matrix:
     """Return the matrix with the atlas's rules on all releases of the installed packages."""
     from envcheck.knowledge import atlas_rules
 
-    generated = atlas_rules.rules_of(matrix.atlas(), installed_versions(inventory))
+    present = {**installed_versions(inventory), **python_release(inventory)}
+    generated = atlas_rules.rules_of(matrix.atlas(), present)
     return matrix._replace(rules=(*matrix.rules, *generated))
 
 

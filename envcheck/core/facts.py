@@ -128,9 +128,18 @@ def is_device_key(key: str) -> bool:
     return key.startswith("gpu.")
 
 
+PYTHON = "python"
+"""The name under which the interpreter stands among packages; a minor version is its release."""
+
+
 def package_key(name: str, detail: str = "") -> str:
     """Return the key of a package's version fact (`pkg.torch`), or of a detail (`pkg.torch.requires`)."""
     return f"pkg.{name}.{detail}" if detail else f"pkg.{name}"
+
+
+def release_key(name: str) -> str:
+    """Return the key of the version of a package, or of the interpreter for the name `python`."""
+    return "python.version" if name == PYTHON else package_key(name)
 
 
 def package_name(key: str) -> str:
@@ -264,6 +273,12 @@ class Inventory(NamedTuple):
             complete |= part.complete
             devices = part.devices or devices
         return Inventory(facts, devices, complete, unread)
+
+
+def python_release(inventory: Inventory) -> dict[str, str]:
+    """Return the minor version of the interpreter under the name `python`; empty if it is not known."""
+    parts = str(inventory.known("python.version") or "").split(".")
+    return {PYTHON: ".".join(parts[:2])} if len(parts) > 1 else {}
 
 
 def installed_versions(inventory: Inventory) -> dict[str, str]:

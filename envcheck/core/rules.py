@@ -242,7 +242,7 @@ class Atlas(NamedTuple):
     imports. `methods` has, by package and part of an entry, the values of `train.method` under which that
     entry is called; `entry_imported_if` has, by package and part of an optional import, the fact that is true
     if a training makes that import. `unused_with` has, by package, the plugins beside which its compiled
-    modules are not loaded.
+    modules are not loaded. `provided_by` has, by module that Python dropped, the packages that have it.
     """
 
     rows: Mapping[str, Mapping[str, tuple[AtlasRow, ...]]] = EMPTY_MAPPING
@@ -255,6 +255,7 @@ class Atlas(NamedTuple):
     methods: Mapping[str, Mapping[str, tuple[str, ...]]] = EMPTY_MAPPING
     entry_imported_if: Mapping[str, Mapping[str, str]] = EMPTY_MAPPING
     unused_with: Mapping[str, tuple[str, ...]] = EMPTY_MAPPING
+    provided_by: Mapping[str, tuple[str, ...]] = EMPTY_MAPPING
 
 
 class Origin(NamedTuple):

@@ -80,7 +80,9 @@ def _read_texts(texts: Mapping[str, str], releases: Mapping[str, tuple[str, ...]
             tables = tomllib.loads(text)
             read = max(read, str(tables.pop("read", "")))
             rows[package] = _rows_of(package, tables, name)
-    packages = tomllib.loads(texts.get("packages.toml", "")).get("package", {})
+    listed = tomllib.loads(texts.get("packages.toml", ""))
+    packages = listed.get("package", {})
+    provided = _tuples(listed.get("python", {}).get("provided_by", {}))
     optional = {entry for package in packages.values() for entry in package.get("optional", ())}
     every = (row for partners in rows.values() for found in partners.values() for row in found)
     optional |= {row.entry for row in every if WITHOUT in row.entry}
@@ -92,7 +94,9 @@ def _read_texts(texts: Mapping[str, str], releases: Mapping[str, tuple[str, ...]
     by_entry = {name: dict(row[key]) for name, row in packages.items() if key in row}
     unused = _tuples({name: row["unused_with"] for name, row in packages.items() if "unused_with" in row})
     rarely = frozenset(optional)
-    return Atlas(rows, releases, rarely, read, trainers, called_if, imported_if, methods, by_entry, unused)
+    return Atlas(
+        rows, releases, rarely, read, trainers, called_if, imported_if, methods, by_entry, unused, provided
+    )
 
 
 def _tuples(lists: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
@@ -210,6 +214,7 @@ def freeze_atlas(atlas: Atlas) -> dict[str, dict[str, Any]]:
             "methods": {package: dict(words) for package, words in atlas.methods.items()},
             "entry_imported_if": {package: dict(facts) for package, facts in atlas.entry_imported_if.items()},
             "unused_with": dict(atlas.unused_with),
+            "provided_by": dict(atlas.provided_by),
         }
     }
     for package, releases in atlas.releases.items():
@@ -241,6 +246,7 @@ def thaw_atlas(index: Mapping[str, Any], load: Callable[[str], Mapping[str, Any]
         {package: _tuples(words) for package, words in index["methods"].items()},
         index["entry_imported_if"],
         _tuples(index["unused_with"]),
+        _tuples(index["provided_by"]),
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from envcheck.core.elf import demangle, describe_symbol
-from envcheck.core.facts import Kind, package_key
+from envcheck.core.facts import PYTHON, Kind, package_key, release_key
 from envcheck.core.rules import (
     ABSENT,
     Atlas,
@@ -55,7 +55,7 @@ def rules_here(
     judged = judged_versions(atlas, versions)
     shown = {**judged.releases, **{package: versions[package] for package in judged.before}}
     fits = _fitting_or_unused(atlas, versions, fitting)
-    for rule, worst, same in _broken_rules(atlas, judged, fits):
+    for rule, worst, same in _broken_rules(atlas, judged, fits, versions):
         package, partner = worst.package, worst.partner
         release, other = judged.releases[package], judged.releases[partner]
         yield _at_pre_releases(rule, judged, versions)._replace(
@@ -72,7 +72,7 @@ def unworded_rules_here(
     """Yield the rules of `rules_here` without their texts, because trying fixes makes hundreds."""
     judged = judged_versions(atlas, versions)
     fits = _fitting_or_unused(atlas, versions, fitting)
-    for rule, _, _ in _broken_rules(atlas, judged, fits):
+    for rule, _, _ in _broken_rules(atlas, judged, fits, versions):
         yield _at_pre_releases(rule, judged, versions)
 
 
@@ -90,7 +90,7 @@ def _unused(atlas: Atlas, package: str, installed: Collection[str]) -> bool:
 def _at_pre_releases(rule: Rule, judged: JudgedReleases, versions: Mapping[str, str]) -> Rule:
     """Return the rule with that version instead of its bounds on a pre-release, which they do not decide."""
     undecided = [name for name in judged.releases if name in judged.before or _is_candidate(name, judged)]
-    exact = {package_key(name): ((Comparison("==", versions[name]),),) for name in undecided}
+    exact = {release_key(name): ((Comparison("==", versions[name]),),) for name in undecided}
     tables = tuple(
         tuple(
             each._replace(any_of=exact[each.key], raw=f"=={versions[each.key.removeprefix('pkg.')]}")
@@ -108,7 +108,7 @@ def _is_candidate(name: str, judged: JudgedReleases) -> bool:
 
 
 def _broken_rules(
-    atlas: Atlas, judged: JudgedReleases, fitting: Callable[[str, str], bool]
+    atlas: Atlas, judged: JudgedReleases, fitting: Callable[[str, str], bool], installed: Collection[str]
 ) -> Iterator[tuple[Rule, AtlasRow, list[AtlasRow]]]:
     """Yield the rules of each pair of packages that do not fit, with the worst row and all of its entry.
 
@@ -118,7 +118,11 @@ def _broken_rules(
     """
     for package, partner, broken in broken_rows(atlas, judged):
         fits = any(row.kind in _COMPILED for row in broken) and fitting(package, partner)
-        rows = [row for row in broken if not (fits and row.kind in _COMPILED)]
+        rows = [
+            row
+            for row in broken
+            if not (fits and row.kind in _COMPILED) and not _provided(row, atlas, installed)
+        ]
         imports = [row for row in rows if not _is_call(row.entry)]
         worst = min(imports, key=lambda row: _reach(row, atlas), default=None)
         if worst is not None:
@@ -130,6 +134,12 @@ def _broken_rules(
             worst = min(reached, key=lambda row: _reach(row, atlas))
             same = [row for row in reached if row.entry == worst.entry]
             yield _training_rule(same, atlas), worst, same
+
+
+def _provided(row: AtlasRow, atlas: Atlas, installed: Collection[str]) -> bool:
+    """Return whether a package is here that has the module which Python dropped: setuptools has distutils."""
+    providers = atlas.provided_by.get(row.needs.split(".", 1)[0], ()) if row.partner == PYTHON else ()
+    return any(each in installed for each in providers)
 
 
 def _by_training(rows: Sequence[AtlasRow], atlas: Atlas) -> list[list[AtlasRow]]:
@@ -154,7 +164,8 @@ def rules_of(atlas: Atlas, packages: Iterable[str]) -> Iterator[Rule]:
             rows = [
                 row
                 for row in atlas.rows[package][partner]
-                if row.kind not in _COMPILED or not _unused(atlas, package, present)
+                if not (row.kind in _COMPILED and _unused(atlas, package, present))
+                and not _provided(row, atlas, present)
             ]
             for entry in dict.fromkeys(row.entry for row in rows):
                 of_entry = [row for row in rows if row.entry == entry]
@@ -201,7 +212,7 @@ def _rule_on(
     package, partner, entry = rows[0].package, rows[0].partner, rows[0].entry
     spans = dict.fromkeys((row.releases, row.lacking) for row in rows)
     tables = tuple(
-        (_within(package_key(package), releases), _within(package_key(partner), lacking), *training)
+        (_within(package_key(package), releases), _within_partner(partner, lacking), *training)
         for releases, lacking in spans
         for training in trainings
     )
@@ -260,6 +271,21 @@ def _within(key: str, spans: Iterable[Span]) -> Clause:
     return Clause(key, Kind.VERSION, found, raw)
 
 
+def _within_partner(partner: str, spans: Iterable[Span]) -> Clause:
+    """Return the clause on a partner; a release of Python stands for all its patch releases."""
+    if partner != PYTHON:
+        return _within(package_key(partner), spans)
+    ranges = [(first, _next_minor(last)) for first, last in spans]
+    found = tuple((Comparison(">=", first), Comparison("<", end)) for first, end in ranges)
+    raw = " or ".join(f">={first},<{end}" for first, end in ranges)
+    return Clause(release_key(PYTHON), Kind.VERSION, found, raw)
+
+
+def _next_minor(release: str) -> str:
+    major, _, minor = release.partition(".")
+    return f"{major}.{int(minor) + 1}"
+
+
 def _entry_name(entry: str, package: str) -> list[str]:
     """Return the last part of an id: none for `import peft`, `SFTTrainer.train` for a method."""
     if entry == f"import {package.replace('-', '_')}":
@@ -280,11 +306,15 @@ def _reach(row: AtlasRow, atlas: Atlas) -> tuple[bool, bool, int, str]:
 
 def _title(rows: Sequence[AtlasRow], release: str, other: str) -> str:
     first = min(rows, key=lambda row: (len(row.needs), row.needs))
-    package, partner = f"{first.package} {release}", f"{first.partner} {other}"
+    package, partner = f"{first.package} {release}", f"{_spelled(first.partner)} {other}"
     more = f" and {len(rows) - 1} more" if len(rows) > 1 else ""
     if first.kind == "binary":
         return f"{package} was compiled for {first.needs}, not for {partner}"
     return f"`{first.entry}` fails: {_failure(first, package, partner, more)}"
+
+
+def _spelled(package: str) -> str:
+    return package.capitalize() if package == PYTHON else package
 
 
 _FAILURES = {
@@ -312,11 +342,11 @@ def who_has_it(row: AtlasRow, atlas: Atlas) -> str:
     """Return which releases of the partner have what is asked for, and which releases ask, as text."""
     every = atlas.releases.get(row.partner, ())
     having = [release for release in every if not in_spans(release, row.lacking)]
-    where = f"in {row.partner} {readable_releases(having, every)}" if having else "in none"
+    where = f"in {_spelled(row.partner)} {readable_releases(having, every)}" if having else "in none"
     if row.kind == "name" and having and _lies_on_both_sides(having, every):
         # A guard may skip the code in the older releases, so that they are no proof that the name is there.
         lacking = [release for release in every if in_spans(release, row.lacking)]
-        where = f"not in {row.partner} {readable_releases(lacking, every)}"
+        where = f"not in {_spelled(row.partner)} {readable_releases(lacking, every)}"
     own = atlas.releases.get(row.package, ())
     asking = [release for release in own if in_spans(release, row.releases)]
     if row.kind == "register":
@@ -375,7 +405,10 @@ def _fixes(
     Of each minor release it is the one nearest to what is installed: the nearest of all may break another
     rule. Withdrawn releases are left out.
     """
-    for (moving, installed), (fixed, fixed_release) in ((partner, asking), (asking, partner)):
+    sides = ((partner, asking), (asking, partner))
+    if partner[0] == PYTHON:  # another release is easier to have than another interpreter
+        sides = sides[::-1]
+    for (moving, installed), (fixed, fixed_release) in sides:
         every = atlas.releases[moving]
         fitting = [
             release
@@ -386,7 +419,7 @@ def _fixes(
         newer = [release for release in fitting if every.index(release) > at]
         older = [release for release in reversed(fitting) if every.index(release) < at]
         for release in (*_first_of_minors(newer), *_first_of_minors(older)):
-            yield Fix(((package_key(moving), f"=={release}"),))
+            yield Fix(((release_key(moving), f"=={release}"),))
 
 
 def _first_of_minors(releases: Sequence[str]) -> list[str]:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
 
 from envcheck.core import versions
-from envcheck.core.facts import EMPTY_MAPPING, Inventory, Tri, family, package_key
+from envcheck.core.facts import EMPTY_MAPPING, Inventory, Tri, family, package_key, release_key
 from envcheck.core.findings import Finding, Judgement, Verdict
 from envcheck.core.records import NamedTuple
 from envcheck.core.rules import Atlas, AtlasRow, Severity, Span
@@ -219,7 +219,7 @@ def without_repetitions(judgement: Judgement) -> Judgement:
     ]
 
     def repeats(finding: Finding) -> bool:
-        pair = set(map(package_key, finding.rule.id.split(":")[1:3]))
+        pair = set(map(release_key, finding.rule.id.split(":")[1:3]))
         if finding.rule.group == "requires-dist":
             return any(pair == keys and other.severity is Severity.ERROR for other, keys in written)
         return any(

@@ -17,6 +17,8 @@ from envcheck.atlas.keywords import find_keyword_gaps
 from envcheck.atlas.missing_names import find_missing_names, late_demands
 from envcheck.atlas.overrides import find_override_gaps
 from envcheck.atlas.packages import AtlasPackage
+from envcheck.atlas.python_gaps import find_python_gaps
+from envcheck.atlas.python_names import python_names_mark, python_releases, use_python_names
 from envcheck.atlas.reader import PackageReader
 from envcheck.atlas.registrations import find_registrations
 from envcheck.atlas.repeats import without_repeats
@@ -101,7 +103,7 @@ class StoredReaders:
 
     def _readings_file(self, package: str, kind: str) -> Path:
         table = entries_seen_by(package, calls=kind in _OF_CALLS)
-        digest = short_digest(code_digest(_READINGS[kind]), self._packages, table)
+        digest = short_digest(code_digest(_READINGS[kind]), self._packages, table, python_names_mark())
         return self._store.folder / _SUMMARIES / f"{package}-{kind}-{digest}.pickle"
 
 
@@ -170,6 +172,7 @@ def use_shipped_entries() -> None:
     if name not in texts:
         raise InputError(f"compat/atlas/{name}", "no such file; harvest needs a checkout")
     use_entries(texts[name], f"compat/atlas/{name}")
+    use_python_names(source_texts("compat/names", ".txt", "python").get("python.txt", ""))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -252,6 +255,8 @@ def code_rows(package: str, readers: Mapping[str, PackageReader]) -> Iterator[At
                 continue
             for gap in without_repeats(read(asking, readers[partner])):
                 yield atlas_row(gap, list(asking.by_version), list(readers[partner].by_version))
+    for gap in without_repeats(find_python_gaps(asking)):
+        yield atlas_row(gap, list(asking.by_version), python_releases())
 
 
 def atlas_row(gap: CodeGap, releases: Sequence[str], partner_releases: Sequence[str]) -> AtlasRow:

@@ -9,6 +9,7 @@ from pathlib import Path
 from envcheck.commands.harvest import HarvestOptions, Tell, harvest
 from envcheck.commands.harvest.store import ReleaseStore
 from envcheck.core.errors import InputError
+from envcheck.core.facts import PYTHON
 from envcheck.core.rules import Atlas
 from envcheck.host.files import folder_texts
 from envcheck.host.machine import Host
@@ -43,6 +44,8 @@ def _require_partners(options: HarvestOptions, before: Atlas) -> None:
     store = ReleaseStore(options.folder)
     for package in options.packages:
         for partner in before.rows.get(package, {}):
+            if partner == PYTHON:  # its names are in compat/names/
+                continue
             if partner not in options.packages and not store.versions(partner):
                 problem = f"has no release of {partner}, which the table of {package} names; harvest it first"
                 raise InputError(str(options.folder), problem)

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
-from envcheck.core.facts import Fact, Inventory, Known, Value, family, package_key, package_name
+from envcheck.core.facts import (
+    Fact,
+    Inventory,
+    Known,
+    Value,
+    family,
+    package_key,
+    package_name,
+    python_release,
+)
 from envcheck.core.findings import Finding
 from envcheck.core.rules import Rule, Severity
 from envcheck.knowledge.atlas_rules import rules_here
@@ -32,7 +41,8 @@ def objections(
     requirements = requirement_rules(unmet)
     refusing = refusing_rules(problem)
     covered = {rule.id for rule in refusing}
-    code = [each for each in rules_here(problem.known.atlas(), pins) if each.id not in covered]
+    released = {**pins, **python_release(inventory)}
+    code = [each for each in rules_here(problem.known.atlas(), released) if each.id not in covered]
     rules = [*refusing, *target_rules(problem.target), *requirements, *code]
     judgement = judge.judge(inventory, rules)
     return [

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from envcheck.core.facts import python_release
 from envcheck.core.findings import Verdict
 from envcheck.core.rules import Atlas, Severity
 from envcheck.knowledge.atlas import (
@@ -303,3 +304,60 @@ def test_a_title_spells_a_symbol_as_in_source_code(symbol: str, said: str) -> No
     assert rule.title == f"`import peft` fails: peft 0.17.1 needs {said}"
     assert rule.why.startswith(f"{symbol}: in torch 2.8.0; ")
     assert rule.id == "atlas:peft:torch"
+
+
+PYTHON_GAPS = """
+["import peft"]
+python = [
+  ["name", "distutils.util.strtobool", "0.17.1..0.18.0", "3.12..3.14", "peft/model.py:3"],
+  ["name", "inspect.getargspec", "0.17.1", "3.11..3.14", "peft/model.py:4"],
+]
+"""
+PYTHONS = {**RELEASES, "python": ("3.10", "3.11", "3.12", "3.13", "3.14")}
+PROVIDED = '[package.peft]\n[python.provided_by]\ndistutils = ["setuptools", "standard-distutils"]\n'
+
+
+@pytest.mark.parametrize(
+    ("peft", "python", "beside", "expected"),
+    [
+        ("0.18.0", "3.12.4", {}, ["distutils.util.strtobool"]),
+        ("0.18.0", "3.14.0", {}, ["distutils.util.strtobool"]),
+        ("0.18.0", "3.11.9", {}, []),
+        ("0.18.0", "3.12.4", {"setuptools": "75.0"}, []),
+        ("0.18.0", "3.12.4", {"standard-distutils": "3.11.9"}, []),
+        ("0.17.1", "3.12.4", {"setuptools": "75.0"}, ["inspect.getargspec"]),
+        ("0.17.1", "3.11.0", {}, ["inspect.getargspec"]),
+        ("0.17.1", "3.9.18", {}, []),
+        ("0.18.1", "3.14.2", {}, []),
+    ],
+)
+def test_python_is_a_partner_by_its_minor_release(
+    peft: str, python: str, beside: dict[str, str], expected: list[str]
+) -> None:
+    atlas = read_atlas({"packages.toml": PROVIDED, "gaps/peft.toml": PYTHON_GAPS}, PYTHONS)
+    pins = {"peft": peft, **beside}
+    here = inventory(
+        "\n".join([f'python.version = "{python}"', *(f'pkg.{each} = "{pins[each]}"' for each in pins)])
+    )
+    rules = [*rules_here(atlas, {**pins, **python_release(here)})]
+
+    broken = [each for each in judge.judge(here, rules).findings if each.verdict is Verdict.BROKEN]
+
+    assert [rule.id for rule in rules] == ["atlas:peft:python"] * bool(expected)
+    assert [each.rule.id for each in broken] == [rule.id for rule in rules]
+    for rule, needs in zip(rules, expected, strict=True):
+        title = f"`import peft` fails: peft {peft} needs {needs}, which Python {'.'.join(python.split('.')[:2])} lacks"
+        assert rule.title == title
+        assert next(key for fix in rule.fixes for key, _ in fix.set) == "pkg.peft"
+        fixes = [value for fix in rule.fixes for key, value in fix.set if key == "python.version"]
+        assert "==3.10" in fixes
+        assert f"=={python[:4]}" not in fixes
+
+
+def test_the_rules_of_a_search_are_about_the_python_that_is_here() -> None:
+    atlas = read_atlas({"packages.toml": PROVIDED, "gaps/peft.toml": PYTHON_GAPS}, PYTHONS)
+    (rule,) = rules_of(atlas, ["peft", "python"])
+    here = inventory('python.version = "3.13.1"\npkg.peft = "0.18.0"')
+    assert [each.verdict for each in judge.judge(here, [rule]).findings] == [Verdict.BROKEN]
+    (left,) = rules_of(atlas, ["peft", "python", "setuptools"])
+    assert [each.verdict for each in judge.judge(here, [left]).findings] == []
