@@ -17,6 +17,7 @@ from envcheck.core.findings import Evidence, Finding, Judgement, Verdict
 from envcheck.core.rules import Fix, Rule, Severity
 from envcheck.knowledge.log_signatures import Signature, match_positions
 from envcheck.logs.events import Event, Frame, Log, Raised
+from envcheck.logs.tracebacks import QUOTES_FRAMES
 from envcheck.rules.clauses import evaluate, format_value
 from envcheck.rules.fixes import bind_fix
 
@@ -75,9 +76,10 @@ class Cause(NamedTuple):
 
     @property
     def told(self) -> Raised | None:
-        """Return the first exception that has a message, or the first one; None if there is none."""
+        """Return the first exception with a message of its own, or the first one; None if there is none."""
         raised = self.event.exceptions
-        return next((one for one in raised if one.message), raised[0] if raised else None)
+        said = (one for one in raised if one.message and not one.name.endswith(QUOTES_FRAMES))
+        return next(said, raised[0] if raised else None)
 
     @property
     def later(self) -> tuple[Raised, ...]:

@@ -44,9 +44,9 @@ _TO_THE_USER = re.compile(r"[`'\"\d]|\b(?:your?|please|must)\b|\w=\w")
 _FRAME = re.compile(
     r'(?m)^(?:.{0,200}?\bFile "?(?P<file>[^"\n,]{1,1000}?)'
     r'(?:", line \d+(?:, in (?P<function>[^\n]{1,200}))?|:\d+, in (?P<cell>[^\n(]{1,200}))'
-    r"|(?P<other><\w+>|/\S{1,1000}?)(?::\d+)? in (?P<called>[\w<][^\n(]{0,200}))"
+    r"|\[?(?P<other><\w+>|/\S{1,1000}?)(?:\]\([^\s()]{1,300}\))?(?::\d+)? in (?P<called>[\w<][^\n(]{0,200}))"
 )
-"""A frame of a traceback, as Python and as a notebook print it."""
+"""A frame of a traceback, as Python and as a notebook print it, in Colab as a link."""
 
 _MAX_MESSAGE = 2000
 _LONGEST_LINE = 3000

@@ -26,7 +26,7 @@ _HEADER = re.compile(r"Traceback \(most recent call last\):?(?:$| *\|)")  # or t
 _DRAWN_HEADER = re.compile(r"(?:([A-Z]\w*[a-z]\w*) {2,}|╭─+ )Traceback \(most recent call last\)(?: ─+╮)?$")
 _BOX = ("│", "╰")
 _UNREADABLE_SCRIPT = re.compile(r"((?:Syntax|Indentation|Tab)Error): (.*)")  # printed without a header
-_QUOTES_FRAMES = ("RayTaskError", "ActorDiedError", "RayActorError")
+QUOTES_FRAMES = ("RayTaskError", "ActorDiedError", "RayActorError")
 """Exceptions that repeat the traceback of a task, or of an actor's creation, without a header."""
 
 _QUOTES_BELOW = "terminated with the following error:"
@@ -117,7 +117,7 @@ def headless(number: int, text: str, recent: Iterable[tuple[int, str]]) -> Trace
     traceback = Traceback()
     traceback.headless = True
     quoting = _EXCEPTION_LINE.match(above)
-    if quoting and quoting[2].endswith(_QUOTES_FRAMES):
+    if quoting and quoting[2].endswith(QUOTES_FRAMES):
         traceback.quoted_by(Raised(quoting[2], (quoting[3] or "")[:_MAX_MESSAGE], None))
     traceback.add_frame_line(number, text)
     return traceback
@@ -219,7 +219,7 @@ class Traceback:
 
     def _quotes_frames(self, text: str) -> bool:
         """Return whether a line begins the frames that the last exception quotes without a header."""
-        quotes = not self.pending and self.raised and self.raised[self._newest].name.endswith(_QUOTES_FRAMES)
+        quotes = not self.pending and self.raised and self.raised[self._newest].name.endswith(QUOTES_FRAMES)
         return bool(quotes and _FRAME.match(text))
 
     def _add_message_line(self, number: int, text: str) -> bool:

@@ -1133,3 +1133,37 @@ def test_a_release_that_raises_a_message_in_another_file_is_not_that_of_the_log(
     said = answer(explained(traceback("ValueError: Can't load qlora if gptq", place)))
 
     assert "on, unlike the release of the log, raises it: axolotl/utils/schemas/peft.py" in said
+
+
+def test_what_deletes_an_attribute_is_not_told_to_set_it_first(explained: Explain) -> None:
+    colab = (
+        "[/usr/local/lib/python3.11/dist-packages/torch/nn/modules/module.py](https://localhost:8080/#) in "
+        "{}(self, name)\n-> 2077             super().{}(name)\n\n"
+        "AttributeError: 'PeftModel' object has no attribute '_flag_for_generation'\n"
+    )
+    head = "AttributeError                            Traceback (most recent call last)\n"
+
+    deleted = answer(explained(head + colab.format("__delattr__", "__delattr__")))
+    read = answer(explained(head + colab.format("__getattr__", "__getattr__")))
+
+    assert "deletes an attribute" in deleted
+    assert "set by" not in deleted
+    assert "deletes an attribute" not in read
+
+
+def test_an_error_that_repeats_a_tasks_traceback_is_not_told_in_its_place(explained: Explain) -> None:
+    quoted = traceback(
+        "NotImplementedError",
+        (f"{SITE}/verl/utils/reward_score/__init__.py", 50, "score", "raise NotImplementedError"),
+    )
+    header, _, frames = quoted.partition("\n")
+    raising = (
+        f'  File "{SITE}/ray/worker.py", line 929, in get_objects\n    raise value.as_instanceof_cause()\n'
+    )
+    task = "ray.exceptions.RayTaskError(NotImplementedError): ray::TaskRunner.run() (pid=7, ip=10.0.0.1)\n"
+
+    found = explained(f"{header}\n{raising}{task}{frames}")
+
+    assert "verl/utils/reward_score/__init__.py:50" in answer(found)
+    assert cause_of(found).told is not None
+    assert str(cause_of(found).told).startswith("Raised(name='NotImplementedError'")
