@@ -126,11 +126,19 @@ Sample 25 was drawn by trainers, libraries and kinds of failures, 2020 to 2026, 
 of 46 threads. Of 17, frames or the last line were completed from the thread or from the code. Its rows were
 committed before `explain` ran, with the SHA-256 of the expectations and logs:
 ff01d49fa9e3e335c3e025d4c866ef8bbc5ac05d7429f64f40233b24b0f469d5.
+20 were cured and of 8 more the cause was named (46 to 74 % together, Wilson, 95 %); 10 were unknown, 3
+hidden, 5 wrong (5 to 23 %). The wrong answers: code of a model's repository was called the user's script,
+because its path had lost the beginning; the package whose lazy import failed was said to ask for what
+another one asks; a guard that skips code in older releases was taken for the name; a name that a package
+offers only beside another one was called a broken installation; and a field of every object was said to be
+set in one place. All five are mended, and the three hidden ones; `after` has the 22 that changed.
 
 Sample 26 is a smaller one that was drawn after the mending of sample 25, mostly about missing attributes and
 names and about data: 14 logs of 14 threads; of four, a frame or the last line was completed. Its rows were
 committed before `explain` ran, with the SHA-256 of the expectations and logs:
 63eedc6f4497a19b5841c18def93dc2dae433b2149d7b8b22579259febf567fe.
+6 were cured and of 3 more the cause was named (39 to 84 % together); 3 were unknown, 1 hidden, 1 wrong (1 to
+31 %): an attribute that a library deletes was to be set first by the place that sets it. Both are mended.
 """
 
 from __future__ import annotations
