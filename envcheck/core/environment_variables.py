@@ -27,6 +27,7 @@ _NAMES = frozenset(
         "XFORMERS_IGNORE_FLASH_VERSION_CHECK",
         "WANDB_DISABLED",  # hides an installed wandb from transformers and TRL
         "USE_HUB_KERNELS",  # transformers fetches kernels from the hub unless it is off
+        "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION",  # protobuf in Python takes the files of an old protoc
         "_CHECK_PEFT",  # diffusers compares PEFT's version unless it is off
     )
 )
