@@ -8,18 +8,13 @@ signatures in compat/. The file of the innermost frame shows whether the failure
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from envcheck.core.facts import Inventory, Tri, Unknown, package_key
-from envcheck.core.findings import Evidence, Finding, Judgement, Verdict
-from envcheck.core.rules import Fix, Rule, Severity
 from envcheck.knowledge.log_signatures import Signature, match_positions
 from envcheck.logs.events import Event, Frame, Log, Raised
+from envcheck.logs.own_code import is_pythons_own, own_code
 from envcheck.logs.tracebacks import QUOTES_FRAMES
-from envcheck.rules.clauses import evaluate, format_value
-from envcheck.rules.fixes import bind_fix
 
 _SIGTERM, _SIGABRT = -15, -6
 _SURVIVED = 200
@@ -342,16 +337,11 @@ def _was_in_library(event: Event) -> bool:
     Whatever a message mostly means, the traceback then says that the user's code did not raise it.
     """
     files = [found[1].replace("\\", "/") for found in _FILE.finditer(event.text)]
-    outside = [file for file in files if not _is_pythons_own(file)]
+    outside = [file for file in files if not is_pythons_own(file)]
     return bool(outside) and not own_code(Frame(outside[-1], 0, ""))
 
 
 _FILE = re.compile(r'File "([^"\n]{1,1000})", line')
-
-
-def _is_pythons_own(file: str) -> bool:
-    found = _OF_PYTHON.search(file)
-    return file.startswith("<") or (found is not None and found[1] in sys.stdlib_module_names)
 
 
 def _same_end(event: Event, other: Event) -> bool:
@@ -417,54 +407,6 @@ def _is_deeper(raised: Raised) -> bool:
     """Return whether the line that is shown cannot have raised the exception: the traceback was cut."""
     found = _NAMES_WHAT_A_LINE_USES.search(raised.message)
     return bool(found and raised.source and (found[1] or found[2]) not in raised.source)
-
-
-_OF_LIBRARIES = (
-    *("site-packages/", "dist-packages/", "/lib/python", "/pip-install-", "/transformers_modules/"),
-    "unsloth_compiled_cache/",  # unsloth writes its copies of the trainers there
-)
-"""Parts of paths of what is not the user's own code."""
-
-_CONSOLE_SCRIPT = re.compile(r"/bin/[\w-]+$")
-"""The file that an installer writes for a command of a package."""
-
-_OF_PYTHON = re.compile(r"(?:^|/)python3\.\d+/(\w+)(?:\.py$|/)")
-"""A module of Python itself, below a path of which the beginning is left out."""
-
-_CHECKED_OUT = (
-    *("transformers", "peft", "accelerate", "trl", "datasets", "axolotl", "verl", "openrlhf", "llamafactory"),
-    *("swift", "deepspeed", "vllm", "bitsandbytes", "unsloth", "unsloth_zoo", "liger_kernel", "sglang"),
-    *("llmtuner", "torchtune", "xtuner", "lmflow", "fastchat", "litgpt", "megatron", "nemo", "lm_eval"),
-)
-"""Libraries that are often run from a checkout, which counts as the library."""
-
-_IN_CHECKOUT = re.compile(rf"(?:^|/)(?=([\w.-]+)/({'|'.join(_CHECKED_OUT)})/)")
-_OF_BRANCH = re.compile(r"[-_.](?:main|master|dev|v?\d[\w.]*)$")
-
-
-def checked_out(file: str) -> str:
-    """Return the library in whose checkout a file is: below `src`, `python`, or a folder of its name.
-
-    A path of which a person left the beginning out, `.../transformers/trainer.py`, counts as well.
-    """
-    for found in _IN_CHECKOUT.finditer(file):
-        folder = "".join(filter(str.isalnum, _OF_BRANCH.sub("", found[1]).lower()))
-        # ms-swift, Megatron-LM, lm-evaluation-harness
-        named = {folder, folder.removeprefix("ms"), folder.removesuffix("lm")}
-        named.add(folder.removesuffix("uationharness"))
-        if found[1] in ("src", "python", "...") or found[2].replace("_", "") in named:
-            return found[2]
-    return ""
-
-
-def own_code(place: Frame | None) -> bool:
-    """Return whether a frame is in a file of the user, not in one of a library or of the interpreter."""
-    if place is None or place.file.startswith("<"):
-        return False
-    file = place.file.replace("\\", "/")
-    if _CONSOLE_SCRIPT.search(file) or _is_pythons_own(file):
-        return False
-    return not any(part in f"/{file}" for part in _OF_LIBRARIES) and not checked_out(file)
 
 
 _OF_ENDS = ("CalledProcessError", "ChildFailedError", "ProcessExitedException")
@@ -605,101 +547,3 @@ def _tries_import(event: Event) -> bool:
         return False
     missing = last.name.endswith(("ImportError", "ModuleNotFoundError"))
     return missing and _ASKS_FOR_PACKAGE.match(last.place.name) is not None
-
-
-_IDENTIFIER = re.compile(r"\b(?=\w{8,})[a-z]*_\w+\b")
-"""A name of code in a message: `num_items_in_batch`."""
-
-_COMMON = frozenset(
-    {"from_pretrained", "state_dict", "load_state_dict", "requires_grad", "device_map", "train_batch_size"}
-    | {"gradient_checkpointing", "gradient_clipping", "save_pretrained", "torch_dtype"}
-)
-"""Names that say nothing about which failure a message is of."""
-
-
-def probable_findings(
-    cause: Cause, findings: Iterable[Finding], packages: frozenset[str]
-) -> tuple[Finding, ...]:
-    """Return the broken errors of an environment that are probably the cause, if no signature matched it.
-
-    Such a rule is about a package that the traceback goes through, and names what the message names.
-    """
-    said = " ".join(raised.message for raised in cause.event.exceptions)
-    names = {*_IDENTIFIER.findall(said)} - _COMMON
-    keys = {package_key(package) for package in packages}
-    return tuple(
-        found
-        for found in findings
-        if found.verdict is Verdict.BROKEN
-        and found.severity is Severity.ERROR
-        and keys & {clause.key for table in found.rule.when for clause in table}
-        and names & {*_IDENTIFIER.findall(f"{found.rule.title} {found.rule.why}")}
-    )
-
-
-# --- in an environment --------------------------------------------------------------------------------
-
-
-class EnvironmentMatch(NamedTuple):
-    """Whether the conditions of a match are met in an environment.
-
-    `answer` is `yes`, `no`, `unknown`, or `text` for a case without conditions. `because` has facts in words:
-    those that meet the conditions (yes), that do not (no), or that are missing (unknown). `fixes` passed the
-    judge for yes, and are untried for unknown. `likelihood` orders the unknown ones: how often trainings set
-    what the rule waits for.
-    """
-
-    answer: str
-    because: tuple[str, ...] = ()
-    fixes: tuple[Fix, ...] = ()
-    finding: Finding | None = None
-    likelihood: float = 1.0
-
-
-def match_environment(rule: Rule | None, inventory: Inventory, judgement: Judgement) -> EnvironmentMatch:
-    """Return whether a rule is broken in an environment; the judgement must have fixes."""
-    if rule is None:
-        return EnvironmentMatch("text")
-    finding = next((found for found in judgement.findings if found.rule.id == rule.id), None)
-    if finding is not None and finding.verdict is Verdict.BROKEN:
-        return EnvironmentMatch("yes", _met_conditions(finding), finding.fixes, finding)
-    device = next(iter(inventory.visible_devices()), None)
-    untried = tuple(bound for fix in rule.fixes if (bound := bind_fix(fix, inventory, device)))
-    if finding is not None:
-        return EnvironmentMatch("unknown", tuple(map(_unread, finding.evidence)), untried, finding)
-    waiting = next((entry for entry in judgement.waiting if entry.rule.id == rule.id), None)
-    if waiting is not None:
-        return EnvironmentMatch(
-            "unknown", tuple(dict.fromkeys(clause.key for clause in waiting.open)), untried
-        )
-    return EnvironmentMatch("no", _unmet_conditions(rule, inventory, device))
-
-
-def _met_conditions(finding: Finding) -> tuple[str, ...]:
-    """Return the facts that broke a rule, in words."""
-    facts = [evidence.fact for evidence in finding.evidence]
-    return tuple(f"{fact.key} = {format_value(fact.value)}" for fact in facts if fact.value is not None)
-
-
-def _unmet_conditions(rule: Rule, inventory: Inventory, device: int | None) -> tuple[str, ...]:
-    """Return why a rule is not broken: the unmet clauses of its closest table, else its requirements."""
-    unmet = [
-        [clause for clause in table if evaluate(clause, inventory, device) is Tri.NO] for table in rule.when
-    ]
-    reasons = [
-        f"{clause.key} is {_shown_fact(clause.key, inventory, device)}, not {clause.raw}"
-        for clause in min(unmet, key=len)
-    ]
-    required = [f"{clause.key} is {_shown_fact(clause.key, inventory, device)}" for clause in rule.require]
-    return tuple(reasons or required)
-
-
-def _unread(evidence: Evidence) -> str:
-    """Return a missing fact with the reason why it could not be read."""
-    why = evidence.fact.reading.why if isinstance(evidence.fact.reading, Unknown) else ""
-    return f"{evidence.fact.key} ({why})" if why else evidence.fact.key
-
-
-def _shown_fact(key: str, inventory: Inventory, device: int | None) -> str:
-    value = inventory.fact(key, device).value
-    return "absent" if value is None else format_value(value)

@@ -14,8 +14,8 @@ from envcheck.core.facts import normalised, package_key
 from envcheck.core.rules import Atlas, Matrix, Rule
 from envcheck.knowledge.atlas_rules import who_has_it
 from envcheck.knowledge.names import InReleases, Presence
-from envcheck.logs.diagnosis import checked_out, own_code
 from envcheck.logs.events import Event, Frame
+from envcheck.logs.own_code import checked_out, own_code
 
 _FOLDERS = ("site-packages/", "dist-packages/")
 _NAME_OF_MODULE = re.compile(

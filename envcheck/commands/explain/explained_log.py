@@ -25,7 +25,8 @@ from envcheck.host.pty_passthrough import Gap
 from envcheck.knowledge import log_signatures
 from envcheck.logs import diagnosis as log_diagnosis
 from envcheck.logs import environment, library_questions, missing_names, refused_values
-from envcheck.logs.diagnosis import Cause, Diagnosis, EnvironmentMatch
+from envcheck.logs.diagnosis import Cause, Diagnosis
+from envcheck.logs.environment_match import EnvironmentMatch, match_environment, probable_findings
 from envcheck.logs.events import Log
 from envcheck.logs.installed import installed_already
 from envcheck.logs.line_format import log_patterns
@@ -171,7 +172,7 @@ def _without_contradicted(
 
 def _match_here(rule: Rule | None, report: Report) -> EnvironmentMatch:
     """Return whether a known failure applies to the judged environment, and if that is open, how likely."""
-    here = log_diagnosis.match_environment(rule, report.inventory, report.judgement)
+    here = match_environment(rule, report.inventory, report.judgement)
     if rule is None or here.answer != "unknown":
         return here
     habits = report.matrix.tables.habits
@@ -206,7 +207,7 @@ def _with_probable(
     tables = known.tree["tables"]
     distributions = {row["module"]: row["package"] for row in tables.get("import_name", ())}
     packages = missing_names.packages_in(cause.event, distributions)
-    probable = log_diagnosis.probable_findings(cause, report.judgement.findings, packages)
+    probable = probable_findings(cause, report.judgement.findings, packages)
     return diagnosis._replace(cause=cause._replace(kind="version")) if probable else diagnosis, probable
 
 

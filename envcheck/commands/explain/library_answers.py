@@ -20,7 +20,6 @@ from envcheck.knowledge.given import SetAttribute
 from envcheck.knowledge.members import Membership
 from envcheck.knowledge.names import modules_that_define
 from envcheck.knowledge.torch_symbols import releases_that_define
-from envcheck.logs import diagnosis as log_diagnosis
 from envcheck.logs import library_questions, missing_names
 from envcheck.logs.diagnosis import Cause
 from envcheck.logs.events import Event
@@ -30,6 +29,7 @@ from envcheck.logs.library_questions import (
     RefusedConfiguration,
     UndefinedName,
 )
+from envcheck.logs.own_code import own_code
 from envcheck.reports.library_answer import LibraryAnswer, is_stated, of_some_releases
 
 _CALLERS = frozenset({"transformers", "trl", "peft", "accelerate", "deepspeed"})
@@ -82,12 +82,7 @@ def replaced_method(cause: Cause) -> tuple[Membership, ...]:
     release at hand passes. So a failure in it may be one of releases, not of the user's code.
     """
     place = cause.place
-    if (
-        place is None
-        or cause.kind != "code"
-        or not log_diagnosis.own_code(place)
-        or not _is_telling(place.name)
-    ):
+    if place is None or cause.kind != "code" or not own_code(place) or not _is_telling(place.name):
         return ()
     return members.classes_with_method(texts_in("members"), place.name)
 
@@ -146,7 +141,7 @@ def _on_name(undefined: UndefinedName, distributions: Mapping[str, str]) -> Libr
         found = given.optional_name(text_of("given", package), place.file, name)
         if found:
             return LibraryAnswer(optional=(found._replace(package=package),))
-    if log_diagnosis.own_code(place) or not _is_telling(name):
+    if own_code(place) or not _is_telling(name):
         return None
     defined = [
         Membership(package, path, releases, "")
@@ -321,7 +316,7 @@ def _on_call(call: RefusedCall, callers: frozenset[str]) -> LibraryAnswer | None
         found = members.releases_by_parameters(texts, call.function)
         if call.too_many:
             found = _without_any_number(found)
-        by_user = len({has.package for has in found}) == 1 and log_diagnosis.own_code(call.place)
+        by_user = len({has.package for has in found}) == 1 and own_code(call.place)
         return LibraryAnswer(members=_libraries_first(found), own=by_user) if found else None
     if found := members.releases_with_parameter(texts, call.function, call.keyword):
         return LibraryAnswer(members=_libraries_first(found))
@@ -329,7 +324,7 @@ def _on_call(call: RefusedCall, callers: frozenset[str]) -> LibraryAnswer | None
     passed = tuple(each for each in passing if each.package in (callers or _CALLERS))
     if not callers and (len(passed) != 1 or not _may_be_librarys(call.function, texts)):
         passed = ()
-    if log_diagnosis.own_code(call.place):  # the user's own line passes it
+    if own_code(call.place):  # the user's own line passes it
         passed = ()
     refused = members.packages_whose_releases_all_refuse(texts, call.function, call.keyword)
     return LibraryAnswer(passed=passed, refused=refused) if passed or refused else None
@@ -380,7 +375,7 @@ def _on_messages(
             rows = raised.find_raised(texts_in("raised"), text.exception, text.message)
         rows = tuple(found for found in rows if not _is_of_another_file(found.row, package, place))
         of_log = tuple(found for found in rows if found.row.package in named)
-        of_others = log_diagnosis.own_code(text.place) or (package and not of_package)
+        of_others = own_code(text.place) or (package and not of_package)
         if not of_log and of_others:
             rows = tuple(found for found in rows if raised.is_certain(found.row))
         if rows:

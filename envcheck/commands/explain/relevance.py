@@ -9,9 +9,9 @@ from envcheck.core.facts import (
 from envcheck.core.rules import Matrix, Rule
 from envcheck.knowledge.log_signatures import Signature
 from envcheck.logs import missing_names
-from envcheck.logs.diagnosis import own_code
 from envcheck.logs.environment import OF_NVIDIA
 from envcheck.logs.events import Event
+from envcheck.logs.own_code import own_code
 from envcheck.logs.stated_versions import StatedVersions, contradicts_releases, contradicts_rule
 from envcheck.logs.statements import refused_model_type
 

@@ -9,11 +9,13 @@ from envcheck.core.sanitize import hide_secrets
 from envcheck.knowledge.log_signatures import KINDS
 from envcheck.knowledge.members import Membership
 from envcheck.logs.clashes import absent_releases, clashing_requirements
-from envcheck.logs.diagnosis import Cause, EnvironmentMatch, own_code
+from envcheck.logs.diagnosis import Cause
 from envcheck.logs.environment import OF_NVIDIA
+from envcheck.logs.environment_match import EnvironmentMatch
 from envcheck.logs.events import FailureForm, without_wrapper
 from envcheck.logs.installed import installed_already
 from envcheck.logs.library_questions import asserted, expression_that_is_none, setting_that_is_none
+from envcheck.logs.own_code import own_code
 from envcheck.reports import code_conditions
 from envcheck.reports.explanation.known import (
     fix_lines,

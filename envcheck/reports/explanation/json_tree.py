@@ -7,7 +7,8 @@ from typing import Any
 from envcheck.core.rules import Fix, Rule
 from envcheck.core.sanitize import hide_secrets
 from envcheck.logs.clashes import clashing_requirements
-from envcheck.logs.diagnosis import Cause, EnvironmentMatch, Match
+from envcheck.logs.diagnosis import Cause, Match
+from envcheck.logs.environment_match import EnvironmentMatch
 from envcheck.reports.explanation.known import match_here
 from envcheck.reports.explanation.model import Explanation, MissingAnswer
 from envcheck.reports.explanation.wording import event_text, frame_text

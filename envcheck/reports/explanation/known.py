@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from envcheck.core.facts import package_name
 from envcheck.core.findings import Verdict
 from envcheck.core.rules import Fix, Rule, Severity
-from envcheck.logs.diagnosis import Cause, EnvironmentMatch, Match
+from envcheck.logs.diagnosis import Cause, Match
+from envcheck.logs.environment_match import EnvironmentMatch
 from envcheck.reports.explanation.model import Explanation
 from envcheck.reports.explanation.wording import FEW, LISTED, SHORT, event_text
 from envcheck.reports.phrases import fix_commands, fix_text

@@ -10,10 +10,12 @@ from envcheck.core.findings import Finding, Report
 from envcheck.core.rules import Rule
 from envcheck.knowledge.members import Membership
 from envcheck.knowledge.names import UNKNOWN, InReleases, Presence
-from envcheck.logs.diagnosis import Diagnosis, EnvironmentMatch, own_code
+from envcheck.logs.diagnosis import Diagnosis
 from envcheck.logs.environment import Platform
+from envcheck.logs.environment_match import EnvironmentMatch
 from envcheck.logs.events import Frame, Log
 from envcheck.logs.missing_names import MissingName
+from envcheck.logs.own_code import own_code
 from envcheck.logs.refused_values import RefusedValue
 from envcheck.reports.library_answer import LibraryAnswer
 

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from envcheck.core.facts import package_key
 from envcheck.core.findings import Report
 from envcheck.core.sanitize import hide_secrets
-from envcheck.logs.diagnosis import Cause, checked_out, own_code
+from envcheck.logs.diagnosis import Cause
 from envcheck.logs.events import Frame, Log, without_wrapper
+from envcheck.logs.own_code import checked_out, own_code
 
 SHORT, LONG = 160, 400  # characters shown of one line of a log
 

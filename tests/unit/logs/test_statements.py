@@ -17,6 +17,7 @@ from envcheck.logs.diagnosis import Diagnosis
 from envcheck.logs.events import Event, Frame, Raised
 from envcheck.logs.line_format import log_patterns
 from envcheck.logs.missing_names import missing_name
+from envcheck.logs.own_code import checked_out, own_code
 from envcheck.reports import explanation
 
 TREE = loading.source_tree()
@@ -326,7 +327,7 @@ def test_a_checkout_of_a_library_is_not_the_users_own_code(file: str, own: bool)
     traceback = f'Traceback (most recent call last):\n  File "{file}", line 3, in <module>\n    step()\n'
     cause = diagnosed(f"{traceback}KeyError: 'loss'\n").cause
     assert cause is not None
-    assert log_diagnosis.own_code(cause.event.exceptions[0].place) is own
+    assert own_code(cause.event.exceptions[0].place) is own
 
 
 MEANINGS = TREE["tables"]["exception_meaning"]
@@ -584,7 +585,7 @@ def test_a_type_of_model_that_a_mapping_lacks(message: str, file: str, since: st
     ],
 )
 def test_a_checkout_is_told_by_the_folder_above_the_package(file: str, library: str) -> None:
-    assert log_diagnosis.checked_out(file) == library
+    assert checked_out(file) == library
 
 
 def test_an_assertion_that_ranks_wrote_into_one_line_is_a_failure() -> None:

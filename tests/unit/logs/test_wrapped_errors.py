@@ -6,9 +6,10 @@ import pytest
 
 from envcheck.commands import loading
 from envcheck.logs import scanner as log_scanner
-from envcheck.logs.diagnosis import Diagnosis, diagnose, own_code
+from envcheck.logs.diagnosis import Diagnosis, diagnose
 from envcheck.logs.events import Event, Frame
 from envcheck.logs.line_format import log_patterns
+from envcheck.logs.own_code import own_code
 from envcheck.logs.refused_values import refused_values
 
 TABLES = loading.source_tree()["tables"]
