@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from envcheck.atlas.entries import use_entries
 from envcheck.atlas.offers import ReleaseOffers
 from envcheck.atlas.reader import PackageReader
 from envcheck.atlas.release_modules import ModuleForm, ReleaseModules
@@ -31,6 +32,7 @@ from envcheck.knowledge.atlas import spans_of
 from envcheck.knowledge.names import ModuleNames, is_listed, names_by_spans, names_text
 
 FOLDER = Path(__file__).resolve().parent.parent / "compat/names"
+ENTRIES = FOLDER.parent / "atlas/entries.toml"
 
 PACKAGES = (
     *("accelerate", "axolotl", "bitsandbytes", "datasets", "deepspeed", "diffusers", "flash-attn"),
@@ -256,6 +258,7 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, default=FOLDER, help="where to write, by default compat/names")
     given = parser.parse_args()
     store = ReleaseStore(given.store)
+    use_entries(ENTRIES.read_text("utf-8"), str(ENTRIES))  # it says which modules are of ms-swift
     for package in given.packages:
         reader = PackageReader(package, tuple(store.releases(package)), LeanCache())
         read = read_versions(reader)
