@@ -356,7 +356,10 @@ class _PythonFile:
     def _of_training(self) -> Iterator[tuple[str, Setting]]:
         """Yield what the followed program does to the model on its way to the training, by name."""
         calls = self.followed.calls if self.followed is not None else ()
-        frozen = leaves_frozen(calls, self.followed.about_names) if self.followed is not None else None
+        frozen = None
+        if self.followed is not None:
+            code = (self.tree, *self.followed.followed)
+            frozen = leaves_frozen(calls, self.followed.about_names, code)
         only_loops = not self._starts_a_trainer()  # then one of them runs, whatever the conditions are
         for call in calls:
             name = ""
