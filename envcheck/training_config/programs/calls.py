@@ -284,7 +284,11 @@ class Calls(Names):
         self.names |= {name, owner.rpartition(".")[2]} if name == "from_pretrained" else {name}
         if name in _DECLARES:
             return
-        self.names |= {each.name for each in given.keywords if truth(each.value) is not False}
+        self.names |= {
+            each.name
+            for each in given.keywords
+            if truth(each.value) is not False and (each.name != "requires_grad" or each.value is not True)
+        }
 
     def _name_methods(self, name: str) -> None:
         """Record the names in the project's methods that something unknown may stand for."""

@@ -111,6 +111,18 @@ def parse(text: str) -> ast.Module | None:
             return None
 
 
+def project_folders(bases: Sequence[str], package: str, beside: Callable[[str], str | None]) -> Iterator[str]:
+    """Yield the folders of projects inside a project that are installed with pip: `PACKAGE/setup.py`."""
+    for base in bases:
+        folder = posixpath.join(base, package)
+        if any(beside(posixpath.join(folder, name)) is not None for name in _PROJECT_FILES):
+            yield folder
+            yield posixpath.join(folder, "src")
+
+
+_PROJECT_FILES = ("setup.py", "pyproject.toml")
+
+
 class Project:
     """Modules that a program can import from its own project."""
 
@@ -118,6 +130,7 @@ class Project:
         self._beside = beside
         self._modules: dict[str, Module | None] = {}
         self._found: dict[tuple[str, int, str], Module | None] = {}
+        self._folders: dict[tuple[str, str], Sequence[str]] = {}
         self._size = 0
         self.limited = False  # a file was left out because of a limit
 
@@ -144,7 +157,7 @@ class Project:
         """Return the module that an import in the file `path` names; `level` counts the leading dots.
 
         An absolute import is looked for in the folder of the importing file, then in its parent folders and
-        in the folder `src` of each.
+        in the folder `src` of each, then in folders of projects that are named as the package.
         """
         key = (name, level, posixpath.dirname(path))
         if key not in self._found:
@@ -163,13 +176,20 @@ class Project:
             bases = [own]
             while bases[-1] not in ("", "/", ".", "..") and not bases[-1].endswith("/.."):
                 bases.append(posixpath.dirname(bases[-1]))
-            bases += [posixpath.join(base, "src") for base in bases]
+            bases = [*bases, *(posixpath.join(base, "src") for base in bases), *self._projects(bases, top)]
         names = [f"{parts}.py", f"{parts}/__init__.py"] if parts else ["__init__.py"]
         for base in bases:
             for each in names:
                 if (module := self.read(posixpath.join(base, each))) is not None:
                     return module
         return None
+
+    def _projects(self, bases: Sequence[str], package: str) -> Sequence[str]:
+        """Return the folders of projects that are named as a package, looking for them once."""
+        key = (bases[0], package)
+        if key not in self._folders:
+            self._folders[key] = tuple(project_folders(bases, package, self._beside))
+        return self._folders[key]
 
     def modules(self) -> list[Module]:
         """Return the modules that were read."""

@@ -21,8 +21,8 @@ def is_beside(owner: str) -> bool:
 def names(nodes: Sequence[ast.AST]) -> Iterator[str]:
     """Yield the identifiers in code (names, attributes, arguments, definitions), and short texts.
 
-    `requires_grad` is left out where it is only read, as by code that counts parameters, and `requires_grad_`
-    where it switches gradients on.
+    `requires_grad` is left out where it is only read, as by code that counts parameters, and it and
+    `requires_grad_` where they switch gradients on, as in `torch.tensor(0.0, requires_grad=True)`.
     """
     leaves_trainable = {node.func for node in nodes if isinstance(node, ast.Call) and switches_on(node)}
     for node in nodes:
@@ -35,6 +35,8 @@ def names(nodes: Sequence[ast.AST]) -> Iterator[str]:
                 pass
             case ast.Attribute():
                 yield node.attr
+            case ast.keyword(arg="requires_grad", value=ast.Constant(value=True)):
+                pass
             case ast.arg() | ast.keyword():
                 yield node.arg or ""
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():

@@ -19,7 +19,7 @@ from envcheck.core.patterns import pattern
 from envcheck.core.records import NamedTuple
 from envcheck.training_config.document import Document, ProgramSource, Scalar, Section, Setting
 from envcheck.training_config.programs.follow import FollowedProgram, follow
-from envcheck.training_config.programs.modules import parse
+from envcheck.training_config.programs.modules import parse, project_folders
 from envcheck.training_config.programs.names import names
 from envcheck.training_config.programs.parsers import GivenArguments
 from envcheck.training_config.programs.values import Record, is_known, is_list
@@ -322,7 +322,8 @@ class _Modules:
             bases = [own]
             while bases[-1] not in ("", "/"):
                 bases.append(posixpath.dirname(bases[-1]))
-            bases += [posixpath.join(base, "src") for base in bases]
+            projects = project_folders(bases, module.partition(".")[0], self._beside)
+            bases = [*bases, *(posixpath.join(base, "src") for base in bases), *projects]
         return any(
             self._read(posixpath.join(base, name))
             for base in bases

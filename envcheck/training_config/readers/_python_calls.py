@@ -266,6 +266,7 @@ class _PythonFile:
         settings: dict[str, Setting] = {}
         loads = [self._arguments.settings(call, f"{MODEL}.") for call, _ in calls if call.name == MODEL]
         loaded = [{setting.name: setting.value for setting in each} for each in loads]
+        in_each_branch = _in_each_branch(calls)
         for call, condition in calls:
             names = tuple(name for name, _, _ in self._arguments.keywords(call) if name)
             place = self._arguments.place(call.node, self._arguments.file_of(call))
@@ -277,7 +278,10 @@ class _PythonFile:
             if condition:
                 why = Unknown(f"{call.name} is called only where {condition}")
                 inner = [
-                    setting if _agreed(setting, loaded) else setting._replace(value=why) for setting in inner
+                    setting
+                    if _agreed(setting, loaded) or setting.name in in_each_branch
+                    else setting._replace(value=why)
+                    for setting in inner
                 ]
             for setting in inner:
                 before = settings.get(setting.name)
@@ -438,6 +442,16 @@ def _asks_for_a_name(test: ast.expr) -> bool:
 def _listed(branch: ast.expr | list[ast.stmt]) -> Sequence[ast.AST]:
     """Return the nodes of a branch of a statement or of an expression."""
     return branch if isinstance(branch, list) else [branch]
+
+
+def _in_each_branch(calls: Sequence[tuple[ConfiguringCall, str]]) -> set[str]:
+    """Return the names of calls that both branches of one condition make, such as of two trainers."""
+    found = {
+        (call.name, call.followed.conditions[0])
+        for call, _ in calls
+        if call.followed is not None and len(call.followed.conditions) == 1
+    }
+    return {name for name, condition in found if (name, f"not {condition}") in found}
 
 
 def _agreed(setting: Setting, loaded: Sequence[Mapping[str, SettingValue]]) -> bool:
