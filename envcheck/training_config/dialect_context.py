@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from operator import ge, gt, le, lt, ne
 from typing import Any
 
@@ -102,7 +103,7 @@ class DialectContext:
         found = {name for name in proofs if name in self.settings}
         if self.document.form != "arguments" and found >= {"bf16", "fp16"}:
             found -= {"bf16"}
-        return len(found) >= _PROOFS and not self._code_has_no_trainer()
+        return len(found) >= _PROOFS and not self._code_has_no_trainer(found)
 
     def _is_only_parsed(self) -> bool:
         """Return whether nothing but the parser in a program's code shows the dialect of its arguments."""
@@ -118,12 +119,19 @@ class DialectContext:
             not launched and self.document.source is None and _COMMAND_OF_ITS_OWN.fullmatch(first) is not None
         )
 
-    def _code_has_no_trainer(self) -> bool:
-        """Return whether all of the program's code could be read and no name in it contains `trainer`."""
+    def _code_has_no_trainer(self, proofs: AbstractSet[str]) -> bool:
+        """Return whether no name in the program's code contains `trainer` or that of a trainer's arguments.
+
+        Some of the code may be unread if the program itself defines the options that would prove the trainer.
+        """
         source = self.document.source
-        if source is None or source.unresolved - {*self.dialect.libraries}:
+        if source is None:
             return False
-        return not any("trainer" in name.lower() for name in source.names | source.calls)
+        unread = source.unresolved - {*self.dialect.libraries}
+        if unread and not proofs <= source.options.keys():
+            return False
+        words = ("trainer", "trainingarguments") if unread else ("trainer",)
+        return not any(word in name.lower() for name in source.names | source.calls for word in words)
 
     # --- releases -----------------------------------------------------------------------------------
 

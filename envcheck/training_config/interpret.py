@@ -107,7 +107,7 @@ def understood(
     """
     document = _without_unused_deepspeed(document)
     dialect = recognised(document, dialects)
-    passed_on = dict(_sections(document, dialect) if document.form != "arguments" else ())
+    passed_on = _outermost_sections(_sections(document, dialect) if document.form != "arguments" else ())
     overrides = _overrides(document, dialect)
     inside = (*passed_on.values(), *overrides)
     sections = [part for each in inside for part in understood(each, dialects, installed)]
@@ -231,8 +231,10 @@ def _sections(document: Document, dialect: Dialect | None) -> Iterator[tuple[str
         or (dialect is not None and dialect.name not in _GENERIC)
     ):
         return
-    given = {each.name.rpartition(".")[2]: each for each in document.settings if "." in each.name}
-    given.update({each.name: each for each in document.settings if "." not in each.name})
+    named: dict[str, list[Setting]] = {}
+    for each in document.settings:
+        named.setdefault(each.name.rpartition(".")[2], []).append(each)
+    given = {name: found for name, several in named.items() if (found := _outermost(several)) is not None}
     for setting in document.settings:
         if not isinstance(setting.value, Section) or setting.name.count(".") > _DEEPEST_SECTION:
             continue
@@ -256,6 +258,23 @@ def _sections(document: Document, dialect: Dialect | None) -> Iterator[tuple[str
                 folder=document.folder,
             ),
         )  # fmt: skip
+
+
+def _outermost_sections(sections: Iterable[tuple[str, Document]]) -> dict[str, Document]:
+    """Return sections by name without those of which one further out has the same last name and dialect.
+
+    Profiles of a file repeat its sections with what they change, as in `profiles.small.training`.
+    """
+    found = dict(sections)
+    fewest: dict[tuple[str, str], int] = {}
+    for name, section in found.items():
+        kind = (name.rpartition(".")[2], section.dialect)
+        fewest[kind] = min(name.count("."), fewest.get(kind, name.count(".")))
+    return {
+        name: section
+        for name, section in found.items()
+        if name.count(".") == fewest[(name.rpartition(".")[2], section.dialect)]
+    }
 
 
 def _overrides(document: Document, dialect: Dialect | None) -> Iterator[Document]:

@@ -60,7 +60,7 @@ def _facts(group: Sequence[Interpretation], unread: Sequence[Fact]) -> dict[str,
         for fact in part.facts:
             if _says_less(fact, facts) or _is_switched_on(fact, group) or _knows_less(fact, part, group):
                 continue
-            if _is_not_passed_on(fact, part, group):
+            if _is_not_passed_on(fact, part, group) or _is_of_unused_section(fact, part, group):
                 continue
             # Within one document, a fact without a value does not replace one with a value.
             if fact.key not in own or fact.value is not None:
@@ -169,18 +169,49 @@ def _may_ask_for_precision(program: Interpretation) -> bool:
 
 
 def _is_not_passed_on(fact: Fact, part: Interpretation, group: Sequence[Interpretation]) -> bool:
-    """Return whether settings ask for a quantisation, and the program loads its model without one.
+    """Return whether settings ask for a quantisation or attention, and the program loads its model without.
 
     That is known if all of its code could be read.
     """
-    if fact.key != _QUANTIZATION or part.dialect is None or part.dialect.name == _CODE:
+    if part.dialect is None or part.dialect.name == _CODE:
         return False
-    return any(
+    if fact.key == _ATTENTION:
+        return any(map(_loads_with_default_attention, group))
+    return fact.key == _QUANTIZATION and any(
         other.key == _QUANTIZATION and other.value == "none"
         for each in group
         if each.dialect is not None and each.dialect.name == _CODE and each.document.whole
         for other in each.defaults
     )
+
+
+def _loads_with_default_attention(part: Interpretation) -> bool:
+    """Return whether a part is the whole code of a program that loads its models and names no attention."""
+    if part.dialect is None or part.dialect.name != _CODE or not part.document.whole:
+        return False
+    names = part.document.names()
+    return _LOADS in names and names.isdisjoint(f"{_LOADS}.{name}" for name in _DECIDE_ATTENTION)
+
+
+def _is_of_unused_section(fact: Fact, part: Interpretation, group: Sequence[Interpretation]) -> bool:
+    """Return whether a configuration of accelerate states a fact in a section that its launch does not use.
+
+    An option such as `--multi_gpu` decides how processes work together (_validate_launch_command in
+    launch.py, accelerate 1.0 to 1.12): the sections on DeepSpeed and FSDP then change nothing.
+    """
+    if part.dialect is None or part.dialect.name != _ACCELERATE or part.document.form == "arguments":
+        return False
+    launches = [each for each in group if each.dialect is part.dialect and each.document.form == "arguments"]
+    asked = {str(other.value) for each in launches for other in each.facts if other.key == _PARALLEL}
+    if not asked - {"None"} or fact.key == _PARALLEL:
+        return False
+    unused = [
+        section
+        for section, way in _SECTIONS_OF_ACCELERATE.items()
+        if not any(each.startswith(way) for each in asked)
+    ]
+    rows = (row for name, rows in part.dialect.rows.items() if name.startswith((*unused,)) for row in rows)
+    return any(row.key == fact.key for row in rows)
 
 
 def _is_switched_on(fact: Fact, group: Sequence[Interpretation]) -> bool:
@@ -213,7 +244,17 @@ _ENABLES = ("gradient_checkpointing_enable", "enable_gradient_checkpointing")
 _PREPARES = frozenset({"prepare_model_for_kbit_training", "prepare_model_for_int8_training"})
 _PRECISION = "train.precision"
 _QUANTIZATION = "train.quantization"
+_ATTENTION = "train.attention"
+_LOADS = "from_pretrained"
+_DECIDE_ATTENTION = (
+    "attn_implementation", "_attn_implementation", "use_flash_attention_2", "config", "unread",
+)  # fmt: skip
+"""Arguments of the call that loads a model which may say how it computes attention; unread ones may, too."""
+
+_PARALLEL = "train.parallel"
 _ACCELERATE = "accelerate"
+_SECTIONS_OF_ACCELERATE = {"deepspeed_config.": "deepspeed", "fsdp_config.": "fsdp"}
+"""The sections of its file that only one way of working together uses."""
 _TRAINER_ARGUMENTS = pattern(r"TrainingArguments$|^(?:SFT|[A-Z]{1,5}O|Reward|PRM|GKD)Config$")
 """Classes with the arguments of a Trainer, which may ask for a precision."""
 
