@@ -16,6 +16,7 @@ from envcheck.training_config.launch_scripts.values import (
     Scope,
     Value,
     known_text,
+    spelled,
     stripped,
     unknown,
 )
@@ -173,17 +174,24 @@ def _cd(call: Invocation) -> Tri:
         reason = f"the folder that line {call.expander.session.line(call.command.at)} changes to is not known"
         call.scope.variables[FOLDER] = unknown(call.command.at, f"${FOLDER}", reason)
     else:
-        call.scope.variables[FOLDER] = (Fragment(posixpath.join(start or "", to), call.command.at),)
+        folder = posixpath.normpath(posixpath.join(start or "", to))
+        call.scope.variables[FOLDER] = (Fragment(folder, call.command.at),)
     return Tri.YES
 
 
 def _source(call: Invocation) -> Tri | None:
-    """Follow `source FILE`; if it cannot be read, any variable may be different afterwards."""
-    name = "".join(fragment.text for field in call.fields[1:2] for fragment in field)
-    if not name.endswith(_SETUP_FILES) and not call.run_file(
-        name, call.fields[2:], call.scope, call.command.at
-    ):
-        session, at = call.expander.session, call.command.at
+    """Follow `source FILE`; if it cannot be read, any variable may be different afterwards.
+
+    A file that the script asks for first, as in `[ -f .env ] && source .env`, is optional: if it is not here,
+    the script is read as if there were none, just as variables are assumed not to be set outside.
+    """
+    name = spelled(call.fields[1]) if len(call.fields) > 1 else ""
+    session, at = call.expander.session, call.command.at
+    if name.endswith(_SETUP_FILES) or call.run_file(name, call.fields[2:], call.scope, at):
+        return None
+    if name in session.tested:
+        session.left_out.add(name)
+    else:
         by = f"may be set by {name}, which line {session.line(at)} reads"
         session.spend(call.scope.set_elsewhere(by, at))
     return None

@@ -6,10 +6,17 @@ from envcheck.core.facts import Tri
 from envcheck.training_config.launch_scripts import arithmetic
 from envcheck.training_config.launch_scripts.expansion import Expander
 from envcheck.training_config.launch_scripts.syntax import Word
-from envcheck.training_config.launch_scripts.values import WHOLE_NUMBER, Scope, known_text, matches_pattern
+from envcheck.training_config.launch_scripts.values import (
+    WHOLE_NUMBER,
+    Scope,
+    known_text,
+    matches_pattern,
+    spelled,
+)
 
 _TESTS_TEXT = frozenset({"-z", "-n"})
 _TESTS_FILE = frozenset("-" + letter for letter in "abcdefghkoprstuvwxGLNORS")
+_TESTS_TEXT_FILE = ("-e", "-f", "-r", "-s")
 _COMPARES_NUMBERS = {"-eq": "==", "-ne": "!=", "-lt": "<", "-le": "<=", "-gt": ">", "-ge": ">="}
 _BINARY = frozenset({"=", "==", "!=", "=~", "<", ">", *_COMPARES_NUMBERS})
 
@@ -60,8 +67,10 @@ class _Condition:
         if self._peek() in _BINARY and self.i + 1 < len(self.words):
             return self._compare(word, self._take().bare, self._take())
         if operator in _TESTS_FILE and more:
-            self._take()
-            return Tri.MAYBE
+            tested = self.expander.joined(self._take(), self.scope, in_condition=True)
+            self.expander.session.tested.add(spelled(tested))
+            name = known_text(tested) if operator in _TESTS_TEXT_FILE else ""
+            return Tri.YES if name and self.expander.session.beside(name) is not None else Tri.MAYBE
         text = self._text(self._take() if operator in _TESTS_TEXT and more else word)
         return Tri.MAYBE if text is None else Tri.of((text == "") == (operator == "-z"))
 

@@ -138,7 +138,7 @@ class Expander:
                 no_elements = no_elements or not elements
                 yield from self._split_elements(elements, piece, current)
             elif piece.quoted or isinstance(piece, Text):
-                current += self._value(piece, scope)
+                current += _as_one_word(self._value(piece, scope))
             else:
                 yield from self._split_at_spaces(self._value(piece, scope), current)
         if current and not (no_elements and not any(fragment.text for fragment in current)):
@@ -419,6 +419,13 @@ def _has_files(command: SimpleCommand) -> bool:
         redirect.document < 0 and redirect.operator not in ("<<<", ">&") and redirect.word.bare != "/dev/null"
         for redirect in command.redirects
     )
+
+
+def _as_one_word(value: Value) -> Value:
+    """Return a quoted value, which splits into no words; one of several known texts may be no word at all."""
+    if len(value) == 1 and value[0].choices:
+        return value
+    return tuple(each._replace(splits=False) if each.splits else each for each in value)
 
 
 def _computed_at_run_time(piece: Expansion) -> Value:

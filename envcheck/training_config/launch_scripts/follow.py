@@ -24,8 +24,8 @@ class FollowedScript(NamedTuple):
 
     `files` are those that it writes, each with every text that it is given, by name. `assumed` are the
     variables that were assumed to be unset outside the script; "@" stands for its arguments. `roots` are
-    those that were assumed to name the folder of the project. `notes` are (offset, sentence) on broken
-    commands.
+    those that were assumed to name the folder of the project, `left_out` the optional files that were assumed
+    not to exist. `notes` are (offset, sentence) on broken commands.
     """
 
     commands: tuple[LaunchCommand, ...]
@@ -33,6 +33,7 @@ class FollowedScript(NamedTuple):
     assumed: frozenset[str]
     roots: frozenset[str]
     notes: tuple[tuple[int, str], ...]
+    left_out: frozenset[str] = frozenset()
 
 
 def follow(
@@ -67,4 +68,5 @@ def follow(
         frozenset(session.assumed),
         frozenset(session.roots),
         (*script.notes, *found.notes),
+        frozenset(session.left_out),
     )

@@ -44,7 +44,8 @@ class Session:
 
     `assumed` has the variables that were assumed to be unset outside the script, and "@" for its arguments.
     `roots` has those that were assumed to name the folder of the project. `passed_over` are the ways in which
-    a branch ends that is not assumed to be taken. `exported` has the variables that programs see, and
+    a branch ends that is not assumed to be taken. `tested` are the files that conditions ask for, `left_out`
+    those of them that are sourced and not here. `exported` has the variables that programs see, and
     `may_export` says what may give them any other, if something may.
     """
 
@@ -54,6 +55,8 @@ class Session:
         self.functions: dict[str, Node] = {}
         self.assumed: set[str] = set()
         self.roots: set[str] = set()
+        self.tested: set[str] = set()
+        self.left_out: set[str] = set()
         self.exported: set[str] = set()
         self.may_export = ""
         self.passed_over: tuple[str, ...] = ("exit",)

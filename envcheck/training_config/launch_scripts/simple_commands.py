@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import posixpath
 import re
 from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
@@ -41,7 +42,7 @@ from envcheck.training_config.launch_scripts.values import (
     unknown,
     unknown_words,
 )
-from envcheck.training_config.launch_scripts.written_files import WrittenFiles
+from envcheck.training_config.launch_scripts.written_files import WRITERS, WrittenFiles
 
 ASSIGNMENT = pattern(r"([A-Za-z_]\w*)(\[[^\]]*\])?(\+?)=")
 """The beginning of an assignment: name, index in brackets, plus sign."""
@@ -70,6 +71,11 @@ _START_TASKS = frozenset({
     "srun", "mpirun", "mpiexec", "mpirun.openmpi", "horovodrun", "prun", "jsrun", "aprun",
 })  # fmt: skip
 """Those of them that start several processes of it, which find one another."""
+
+_PRINT = ("echo", "printf", "which", "grep", "chmod", "rm", "ls", "git", "wc", "find", "rsync", "scp", "log")
+"""Programs that only print, find or copy the names that they are given."""
+
+_COMMAND = pattern(r"[A-Za-z][\w.-]*")
 
 _READ_SCRIPTS = frozenset({"sbatch", "qsub", "bsub", "ssh", "su", "sudo", "docker", "podman", "srun"})
 """Those of them that run, or submit, the script on their standard input if they are given no other."""
@@ -268,7 +274,7 @@ class SimpleCommands:
         for _ in range(_MAX_PREFIXES):
             program = base_name(known_text(fields[0]) or "") if fields else ""
             is_prefix = program in _PREFIXES and program not in self.session.functions
-            behind = self._index_behind_prefix(fields) if is_prefix else 0
+            behind = self._index_behind_prefix(fields) if is_prefix else self._index_in_queue(program, fields)
             if is_prefix and not behind:
                 self._evaluate_texts(fields[1:], scope)
                 if program in _READ_SCRIPTS:
@@ -344,9 +350,8 @@ class SimpleCommands:
         if builtin := BUILTINS.get(f"{name} {first_option}") or BUILTINS.get(name):
             return builtin(Invocation(fields, command, scope, self.expander, self._evaluate, self._run_file))
         if (script := _script_behind(fields)) is not None:
-            file = known_text(fields[script]) or ""
             inner = self._with_environment(scope, own)
-            self._run_file(file, fields[script + 1 :], inner, command.at)
+            self._run_script(fields[script], fields[script + 1 :], inner, command.at)
         elif program in _SHELLS:
             self._evaluate_document(command, scope)
         self.written.remember(program, fields, command, scope)
@@ -354,11 +359,13 @@ class SimpleCommands:
         return None
 
     def _with_environment(self, scope: Scope, own: Mapping[str, Variable]) -> Scope:
-        """Return a scope for another shell, with those variables set for it that may be shown."""
+        """Return a scope for another shell with the variables set for it.
+
+        Of these, programs see those that may be shown.
+        """
         inner = Scope(scope)
-        given = {name: value for name, value in own.items() if is_shown(name) or value is None}
-        inner.variables.update(given)
-        self.session.exported |= {name for name, value in given.items() if value is not None}
+        inner.variables.update(own)
+        self.session.exported |= {name for name, value in own.items() if value is not None and is_shown(name)}
         return inner
 
     def _with_program_file(
@@ -404,7 +411,7 @@ class SimpleCommands:
     def _index_behind_prefix(self, fields: list[Value]) -> int:
         """Return the index of the program that a prefix such as nohup or srun starts; 0 if none is found."""
         for index in range(1, min(len(fields), _MAX_PREFIX_WORDS)):
-            word = base_name(known_text(fields[index]) or "")
+            word = base_name(spelled(fields[index]))
             if word in _SHELLS or word in _PREFIXES or word in self.session.functions:
                 return index
             if word.endswith(_SCRIPTS) or (word == "-m" and known_text(fields[0]) in ("uv", "run")):
@@ -413,6 +420,26 @@ class SimpleCommands:
                 return index
             if self.is_launch(tuple(map(argument, fields[index:]))):
                 return index
+        return 0
+
+    def _index_in_queue(self, program: str, fields: list[Value]) -> int:
+        """Return the index of the command that a program which is not known starts; 0 if none is found.
+
+        Clusters have commands of their own, which start `-- COMMAND` or a shell with a script, as in
+        `submit --gpus 8 bash train.sh`.
+        """
+        known = program in self.session.functions or program in {*BUILTINS, *_SHELLS, *_PRINT, *WRITERS}
+        if known or not _COMMAND.fullmatch(program) or self.is_launch(tuple(map(argument, fields))):
+            return 0
+        for index in range(1, min(len(fields) - 1, _MAX_PREFIX_WORDS)):
+            word = known_text(fields[index]) or ""
+            behind = base_name(spelled(fields[index + 1]))
+            if base_name(word) in _SHELLS and behind.endswith(_SCRIPTS):
+                return index
+            if word == "--" and (
+                behind in _SHELLS or self.is_launch(tuple(map(argument, fields[index + 1 :])))
+            ):
+                return index + 1
         return 0
 
     def _evaluate_texts(self, fields: list[Value], scope: Scope) -> None:
@@ -472,9 +499,24 @@ class SimpleCommands:
             with self.session.inside(script):
                 return self.follower.run(script.commands, scope)
 
+    def _run_script(self, file: Value, arguments: list[Value], scope: Scope, at: int) -> None:
+        """Follow a script file that is started, also one that the script itself has written."""
+        written = self.written.files.get(spelled(file), ())
+        if len(written) != 1:
+            self._run_file(known_text(file) or "", arguments, scope, at)
+            return
+        scope.arguments = arguments
+        for name, (value, offset) in slurm.variables(spelled(written[0])).items():
+            scope.variables[name] = (Fragment(value, written[0][0].at + offset),)
+        with contextlib.suppress(NotAScriptError):
+            self._evaluate(written[0], scope)
+
     def _run_file(self, name: str, arguments: list[Value], scope: Scope, at: int) -> bool:
         """Follow another script; return whether it could be read. Its commands get the offset `at`."""
-        text = self.session.beside(name) if name else None
+        folder = first_value(scope.get(FOLDER))
+        inside = known_text(folder) if folder else None
+        paths = [posixpath.normpath(posixpath.join(inside, name))] if inside and name else []
+        text = next(filter(None, map(self.session.beside, [*paths, name])), None) if name else None
         if text is None or len(text) > _MAX_SCRIPT:
             return False
         try:
@@ -588,12 +630,12 @@ def _prefix_assignments(fields: Iterable[Value]) -> dict[str, Variable]:
 
 def _script_behind(fields: list[Value]) -> int | None:
     """Return the index of the script that a shell runs or that is itself the command, or None."""
-    program = base_name(known_text(fields[0]) or "")
+    program = base_name(spelled(fields[0]))
     if program.endswith(_SCRIPTS):
         return 0
     if program not in _SHELLS:
         return None
-    words = [known_text(field) or "-" for field in fields]
+    words = [spelled(field) or "-" for field in fields]
     behind = next((i for i, word in enumerate(words[1:], 1) if not word.startswith("-")), 0)
     return behind if words[behind].endswith(_SCRIPTS) else None
 

@@ -206,10 +206,11 @@ class Scope:
     def set_elsewhere(self, by: str, at: int) -> int:
         """Note that something which cannot be read may set any variable; return how many names were changed.
 
-        `by` says what it is: `may be set by FILE, …`. A job sets those of Slurm again.
+        `by` says what it is: `may be set by FILE, …`. A job sets those of Slurm again, and files of settings
+        leave the current folder as it is.
         """
         self.may_set = by
-        known = [name for name in self.names() if not name.startswith("SLURM_")]
+        known = [name for name in self.names() if not name.startswith("SLURM_") and name != "PWD"]
         self.variables.update({name: unknown_words(name, at, f"${name} {by}") for name in known})
         return len(known)
 

@@ -23,7 +23,7 @@ _MAX_TEXT = 10_000  # characters of a file that is copied or edited
 _CHARACTERS_OF_A_STEP = 64  # of a text that is searched, as part of the budget of the script
 _EDITORS = ("jq", "yq")
 _COPIES = ("cp", "mv")
-_WRITERS = frozenset({"cat", "tee", "echo", "printf", "envsubst", "sed", "jq", "yq", "sponge", *_COPIES})
+WRITERS = frozenset({"cat", "tee", "echo", "printf", "envsubst", "sed", "jq", "yq", "sponge", *_COPIES})
 """Programs that print the text of a configuration, which a script keeps in a file."""
 
 _KEEP_INPUT = ("tee", "sponge")
@@ -71,7 +71,7 @@ class WrittenFiles:
         if program == "tee":
             names += [spelled(field) for field in fields[1:]]
         edited = _replaced(program, fields)
-        text = self._printed_text(program, fields, command, scope) if program in _WRITERS else None
+        text = self._printed_text(program, fields, command, scope) if program in WRITERS else None
         self._printed = (command, text)
         if text is None:
             names = [name for name in names if name.endswith(_STRUCTURED)]

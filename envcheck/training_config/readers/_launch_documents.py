@@ -242,6 +242,9 @@ def _assumptions(script: FollowedScript, lines: SourceLines, command: LaunchComm
     if script.roots:
         be = "name" if len(script.roots) > 1 else "names"
         parts.append(f"as where {', '.join(sorted(script.roots))} {be} this project's folder")
+    if script.left_out:
+        be = "do" if len(script.left_out) > 1 else "does"
+        parts.append(f"as where {', '.join(sorted(script.left_out)[:_MAX_LISTED])} {be} not exist")
     if parts:
         text = f"read {' and '.join(parts)}"
         yield Diagnostic(Severity.NOTE, "read-as-if", text, (lines.place(command.at, command.at + 1),))
