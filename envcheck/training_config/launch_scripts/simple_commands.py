@@ -92,6 +92,7 @@ _SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch")
 _SHELLS = frozenset({"bash", "sh", "zsh", "dash"})
 _MAX_PREFIXES = 16  # `nohup env srun python train.py` has three
 _MAX_PREFIX_WORDS = 60  # words after a prefix in which the program is looked for
+_MOST_TEXTS = 4  # of one written script that are all followed
 _MAX_SCRIPT = 1 << 16  # characters of another script that is followed
 _PROJECT_FILES = (*_SCRIPTS, ".py", ".json", ".yaml", ".yml", ".toml")
 _FOLDER_OF_PROJECT = pattern(r"\$\{?((?:SLURM_SUBMIT|PBS_O_WORK|LSB_SUBCWD|SGE_O_WORK|GITHUB_WORK)\w*)\}?")
@@ -142,6 +143,7 @@ class SimpleCommands:
         self.expander, self.session = expander, expander.session
         self.is_launch, self.exported, self.follower = is_launch, exported, follower
         self.launched: list[LaunchCommand] = []
+        self._running: set[str] = set()  # the written scripts that are being followed
         self.written = WrittenFiles(expander)
         self.notes: list[tuple[int, str]] = []
 
@@ -500,16 +502,26 @@ class SimpleCommands:
                 return self.follower.run(script.commands, scope)
 
     def _run_script(self, file: Value, arguments: list[Value], scope: Scope, at: int) -> None:
-        """Follow a script file that is started, also one that the script itself has written."""
-        written = self.written.files.get(spelled(file), ())
-        if len(written) != 1:
+        """Follow a script file that is started, also one that the script itself has written.
+
+        One that branches write differently is followed with each text; of one that a loop writes many times,
+        the last text counts. A job that queues itself again is followed once.
+        """
+        name = spelled(file)
+        written = self.written.files.get(name, [])
+        if not written:
             self._run_file(known_text(file) or "", arguments, scope, at)
+        if name in self._running:
             return
-        scope.arguments = arguments
-        for name, (value, offset) in slurm.variables(spelled(written[0])).items():
-            scope.variables[name] = (Fragment(value, written[0][0].at + offset),)
-        with contextlib.suppress(NotAScriptError):
-            self._evaluate(written[0], scope)
+        self._running.add(name)
+        for text in written if len(written) <= _MOST_TEXTS else written[-1:]:
+            inner = Scope(scope)
+            inner.arguments = arguments
+            for variable, (value, offset) in slurm.variables(spelled(text)).items():
+                inner.variables[variable] = (Fragment(value, text[0].at + offset),)
+            with contextlib.suppress(NotAScriptError):
+                self._evaluate(text, inner)
+        self._running.discard(name)
 
     def _run_file(self, name: str, arguments: list[Value], scope: Scope, at: int) -> bool:
         """Follow another script; return whether it could be read. Its commands get the offset `at`."""

@@ -55,6 +55,22 @@ def test_a_script_that_the_script_wrote_is_followed(tmp_path: Path, start: str) 
     assert (found["precision"], found["world_size"]) == ("bf16", 4)
 
 
+ONE_JOB = "cat > j.sh <<EOF\n{train} --seed $b {more}\nEOF\n"
+TWICE = "if [ $A = b ]; then\n{one}else\n{other}fi\nsbatch j.sh\n"
+
+
+def test_a_script_that_a_loop_writes_is_followed(tmp_path: Path) -> None:
+    job = ONE_JOB.format(train=TRAIN, more="--bf16 true\nsbatch j.sh")  # it queues itself again
+    script = f"for b in 1 2 3 4 5 6; do\n{job}sbatch j.sh\ndone\n"
+    assert facts(tmp_path, {"run.sh": script})["precision"] == "bf16"
+
+
+def test_a_script_that_branches_write_differently_is_either(tmp_path: Path) -> None:
+    one, other = (ONE_JOB.format(train=TRAIN, more=f"--{name} true") for name in ("bf16", "fp16"))
+    found = facts(tmp_path, {"run.sh": TWICE.format(one=one, other=other)})
+    assert (found["world_size"], found.get("precision")) == (4, None)
+
+
 @pytest.mark.parametrize("start", ['echo bash "$JOB"', 'rsync -a bash "$JOB"', 'chmod +x "$JOB"'])
 def test_a_script_that_is_only_named_is_not(tmp_path: Path, start: str) -> None:
     script = f"{WRITTEN}{start}\n{TRAIN} --fp16 true\n"
