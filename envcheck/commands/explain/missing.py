@@ -124,7 +124,7 @@ def _asks_names(missing: MissingName, asked: Callable[[str, str, str], _Said]) -
     """Return what the names of the package say of a missing name; None if it may be there by now."""
     if missing.kind != "name" or missing.half or missing.folder:
         return None
-    return asked(library_answers.text_of("names", missing.lacks), missing.module, missing.name)
+    return asked(text_of("names", missing.lacks), missing.module, missing.name)
 
 
 def _presence(missing: MissingName) -> Presence:
