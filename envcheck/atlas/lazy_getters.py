@@ -24,7 +24,7 @@ def getter_names(tree: ast.Module, getter: ast.FunctionDef) -> dict[str, ImportO
     if len(getter.args.args) != 1:
         return {}
     found: dict[str, ImportOrigin] = {}
-    for name, origin in _Getter(getter.args.args[0].arg, _literals(tree)).names(getter.body, ()):
+    for name, origin in _GetterBody(getter.args.args[0].arg, _literals(tree)).names(getter.body, ()):
         found.setdefault(name, origin)
     return found
 
@@ -87,7 +87,7 @@ def _words(value: ast.expr) -> frozenset[str] | None:
 
 
 @dataclass
-class _Getter:
+class _GetterBody:
     """Walk the body of one `__getattr__`, whose parameter is `asked`."""
 
     asked: str
@@ -101,7 +101,7 @@ class _Getter:
                     self.collections = {**self.collections, local: words}
                 case ast.If(test=test) if (asked := self._compared(test)) is not None:
                     for name in sorted(asked):
-                        origin = _Answer(self.asked, name).origin(statement.body)
+                        origin = _GetterBranch(self.asked, name).origin(statement.body)
                         if origin is not None:
                             yield name, replace(origin, guards=guards)
                     yield from self.names(statement.orelse, guards)
@@ -130,7 +130,7 @@ class _Getter:
 
 
 @dataclass
-class _Answer:
+class _GetterBranch:
     """Follow one branch to what it returns for one name."""
 
     asked: str

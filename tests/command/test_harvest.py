@@ -287,6 +287,18 @@ def test_a_refresh_does_not_drop_rows_because_the_store_lacks_a_partner(tmp_path
     assert "transformers.Gone" in (tables / "gaps/peft.toml").read_text()
 
 
+def test_what_python_dropped_is_a_row_that_a_refresh_keeps_without_a_partner(tmp_path: Path) -> None:
+    files = dict([peft("0.13.0", more={"peft/__init__.py": b"import cgi\n"})])
+    store, tables = tmp_path / "store", tmp_path / "tables"
+    with serving(LocalIndex(files, ranges=True)) as index:
+        harvest(index, store, "peft", "-o", str(tables))
+        row = '["name", "cgi", "0.13.0", "3.13..3.15", "peft/__init__.py:1"]'
+        assert row in (tables / "gaps/peft.toml").read_text()
+        again = refresh(index, store, tables, "peft")
+    assert (again.code, again.out.splitlines()[0]) == (0, "nothing changed")
+    assert row in (tables / "gaps/peft.toml").read_text()
+
+
 def linked_sdist() -> tuple[str, bytes]:
     """Return a source distribution as DeepSpeed's: a package with links to folders beside it."""
     stem, packed = "deepspeed-0.14.0", io.BytesIO()
