@@ -38,7 +38,7 @@ _HALF_SCORE = 40.0
 
 
 class Signature(NamedTuple):
-    """Patterns of one case. `advice` and `title` are the texts of the case; `rule` may be empty.
+    """Hold the patterns of one case. `advice` and `title` are the texts of the case; `rule` may be empty.
 
     `ambiguous`: other failures read alike, so the text alone only suggests this one. `releases` maps packages
     to the bound outside of which another cause has the text (`{"transformers": ">=5"}`). `own`: the innermost

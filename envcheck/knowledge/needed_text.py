@@ -41,7 +41,7 @@ _REPEATED = re.compile(r"\+|\{\d+(?:,\d*)?\}")
 
 
 class _Reader:
-    """Reads a regular expression from left to right, one group inside another."""
+    """Read a regular expression from left to right, one group inside another."""
 
     def __init__(self, pattern: str, worth: Callable[[Needed], int]) -> None:
         self._pattern = pattern

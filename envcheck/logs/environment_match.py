@@ -44,7 +44,7 @@ def probable_findings(
 
 
 class EnvironmentMatch(NamedTuple):
-    """Whether the conditions of a match are met in an environment.
+    """Say whether the conditions of a match are met in an environment.
 
     `answer` is `yes`, `no`, `unknown`, or `text` for a case without conditions. `because` has facts in words:
     those that meet the conditions (yes), that do not (no), or that are missing (unknown). `fixes` passed the

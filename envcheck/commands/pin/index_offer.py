@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class IndexOffer(NamedTuple):
-    """Releases that the index still has, and a line for each pinned one that it lacks or has yanked."""
+    """Hold the releases that the index still has, and a line for each pinned one that is not offered."""
 
     releases: tuple[Release, ...]
     lacking: list[str]

@@ -24,7 +24,7 @@ NOTHING, FAILED, UNEXPLAINED = 0, 1, 3
 
 
 class MissingAnswer(NamedTuple):
-    """A missing name, the rules about it, and in words the ranges of releases that have it.
+    """Hold a missing name, the rules about it, and in words the ranges of releases that have it.
 
     `is_known` means that envcheck knows the package that lacks the name. `calls` says which releases call a
     method with the argument that it does not take, and which releases define the method so. `has_it` says

@@ -20,7 +20,7 @@ from envcheck.training_config.source_lines import SourceLines
 
 
 class FollowedScript(NamedTuple):
-    """What following a script found.
+    """Hold what following a script found.
 
     `files` are those that it writes, each with every text that it is given, by name. `assumed` are the
     variables that were assumed to be unset outside the script; "@" stands for its arguments. `roots` are

@@ -40,7 +40,7 @@ def nothing_beside(name: str) -> str | None:
 
 
 class Session:
-    """State of following one script; `beside` reads the scripts that it starts or sources.
+    """Hold the state of following one script; `beside` reads the scripts that it starts or sources.
 
     `assumed` has the variables that were assumed to be unset outside the script, and "@" for its arguments.
     `roots` has those that were assumed to name the folder of the project. `passed_over` are the ways in which
