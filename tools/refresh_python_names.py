@@ -53,14 +53,17 @@ def applies(test: ast.expr, minor: int) -> bool | None:
             return None
 
 
-def names(body: Iterable[ast.stmt], minor: int) -> Iterator[str]:
-    """Yield the names that a module defines in this minor, on some platform."""
+def names(body: Iterable[ast.stmt], minor: int, folder: Path) -> Iterator[str]:
+    """Yield the names that a module defines in this minor, on some platform; `folder` is that of its stub.
+
+    `from .part import *` offers what the part exports, even if the module does not list it in `__all__`.
+    """
     for node in body:
         match node:
             case ast.If(test=test, body=then, orelse=other):
                 answer = applies(test, minor)
-                yield from names(then, minor) if answer is not False else ()
-                yield from names(other, minor) if answer is not True else ()
+                yield from names(then, minor, folder) if answer is not False else ()
+                yield from names(other, minor, folder) if answer is not True else ()
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
                 yield name
             case ast.AnnAssign(target=ast.Name(id=name)):
@@ -71,6 +74,8 @@ def names(body: Iterable[ast.stmt], minor: int) -> Iterator[str]:
                 yield from (str(each.value) for each in elements if isinstance(each, ast.Constant))
             case ast.Assign(targets=targets):
                 yield from (target.id for target in targets if isinstance(target, ast.Name))
+            case ast.ImportFrom(module=str(part), names=[ast.alias(name="*")], level=1):
+                yield from exported(folder / f"{part.replace('.', '/')}.pyi", minor)
             case ast.ImportFrom(names=imported):  # a stub offers these as `name as name`, or by `__all__`
                 yield from (each.asname for each in imported if each.asname == each.name)
             case ast.AugAssign(
@@ -79,6 +84,14 @@ def names(body: Iterable[ast.stmt], minor: int) -> Iterator[str]:
                 yield from (str(each.value) for each in elements if isinstance(each, ast.Constant))
             case _:
                 pass
+
+
+def exported(stub: Path, minor: int) -> Iterator[str]:
+    """Yield the names that a star import takes from a module: those in `__all__` if it has one."""
+    body = ast.parse(stub.read_text("utf-8")).body
+    listing = (ast.Assign, ast.AugAssign, ast.If)
+    only_lists = [node for node in body if isinstance(node, listing) and "__all__" in ast.unparse(node)]
+    yield from names(only_lists or body, minor, stub.parent)
 
 
 def modules() -> Iterator[ModuleNames]:
@@ -92,7 +105,9 @@ def modules() -> Iterator[ModuleNames]:
         first, last = lifetime(module, spans)
         alive = [f"3.{minor}" for minor in MINORS if first <= minor <= last]
         body = ast.parse(file.read_text("utf-8")).body
-        found = {f"3.{minor}": {*names(body, minor)} for minor in MINORS if first <= minor <= last}
+        found = {
+            f"3.{minor}": {*names(body, minor, file.parent)} for minor in MINORS if first <= minor <= last
+        }
         having = {
             name: spans_of([minor for minor, there in found.items() if name in there], every)
             for name in set().union(*found.values())

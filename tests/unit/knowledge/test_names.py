@@ -2,6 +2,7 @@
 
 import pytest
 
+from envcheck.host.package_files import text_of
 from envcheck.knowledge.names import (
     InReleases,
     ModuleNames,
@@ -148,3 +149,15 @@ def test_a_name_that_a_module_takes_from_one_below_it_may_be_offered_in_some_cas
         name for name in ("Pipeline", "Other", "wrap") if is_offered_in_some_cases(text, "trl.models", name)
     ]
     assert offered == ["Pipeline"]
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "first"),
+    [
+        ("asyncio", "timeout", "3.11"),
+        ("asyncio", "TaskGroup", "3.11"),  # 3.11 does not list it in `__all__`
+        ("asyncio", "eager_task_factory", "3.12"),
+    ],
+)
+def test_since_when_python_has_a_name(module: str, name: str, first: str) -> None:
+    assert presence(text_of("names", "python"), module, name).spans[0][0] == first
