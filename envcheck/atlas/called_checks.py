@@ -241,6 +241,12 @@ class CalledChecks:
             assign(target, value, spot.names)
         return spot
 
+    def _read_functiondef(self, node: ast.FunctionDef, spot: _CalledSpot) -> _Walk:
+        """Bind a function that is defined inside: numba's check reads each version by one."""
+        yield from ()
+        spot.names[node.name] = OPAQUE if node.decorator_list else LocalFunction(node, spot.module)
+        return spot
+
     def _read_import(self, node: ast.Import, spot: _CalledSpot) -> _Walk:
         yield from ()
         names, imports = spot.names, dict(spot.imports)

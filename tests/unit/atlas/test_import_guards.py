@@ -261,3 +261,22 @@ def test_a_variable_that_another_module_asks_for_does_not_turn_a_check_off() -> 
     }
     (gap,) = guarded(sources, TORCH)
     assert (gap.entry, gap.lacking) == ("import transformers", ("1.13.0",))
+
+
+def test_a_version_that_an_inner_function_reads_is_the_version() -> None:
+    source = """
+def check():
+    def numbers(module):
+        return tuple(map(int, module.__version__.split(".")[:2]))
+
+    import numpy as np
+    found = numbers(np)
+    if found > (1, 26):
+        message = f"needs NumPy 1.26 or less, got {found[0]}.{found[1]}"
+        raise ImportError(message)
+check()
+"""
+    (gap,) = guarded({"transformers/": source}, NUMPY)
+    assert (gap.lacking, gap.places) == (("2.0.0",), ("transformers/__init__.py:10",))
+    other = source.replace("    def numbers", "    @cached\n    def numbers")
+    assert guarded({"transformers/": other}, NUMPY) == []
