@@ -70,7 +70,8 @@ def resolve_lock(
         made, why_not = _search_other_cuda(goal, host, found.problem, variant["torch"], backend, notes)
         if made is not None:
             return made
-    found = found._replace(problem=with_offered_wishes(found.problem, goal, host))
+    if not variant:  # otherwise that torch is the way out, whatever the index has of the user's packages
+        found = found._replace(problem=with_offered_wishes(found.problem, goal, host))
     raise NoSolutionError(_explain_dead_end(goal, found, variant, why_not))
 
 
