@@ -9,7 +9,7 @@ from pathlib import Path
 from envcheck.commands import loading, user_settings
 from envcheck.core.errors import InputError
 from envcheck.core.rules import Matrix
-from envcheck.host.files import folder_texts, write_file
+from envcheck.host.files import append_file, folder_texts, write_file
 from envcheck.host.machine import Host
 from envcheck.host.package_files import package_text, source_texts
 from envcheck.knowledge import lint as linting
@@ -48,12 +48,14 @@ def html(place: str, overlays: Sequence[str]) -> str:
     """
     from envcheck.knowledge import site
 
-    page = site.render(site.assemble(_with_releases(overlays)), package_text("knowledge/site.html"))
-    if place == "-":
-        return page
     file = Path(place)
     if file.suffix.lower() not in (".html", ".htm") or file.is_dir():
         file /= "index.html"
+    if place != "-":
+        append_file(file, "")  # to make the page takes seconds: fail before
+    page = site.render(site.assemble(_with_releases(overlays)), package_text("knowledge/site.html"))
+    if place == "-":
+        return page
     write_file(file, page)
     return f"{file}: {len(page.encode()) / 1024:.0f} KiB, opens without a network\n"
 

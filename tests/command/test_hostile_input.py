@@ -212,8 +212,6 @@ def test_a_dash_stands_for_standard_output(arguments: tuple[str, ...], tmp_path:
 def test_the_page_of_the_matrix_is_a_file_if_its_name_is_one(tmp_path: Path) -> None:
     assert measured("matrix", "html", "-o", "x.html", cwd=tmp_path).code == 0
     assert (tmp_path / "x.html").read_text().startswith("<!")
-    assert measured("matrix", "html", "-o", "y", cwd=tmp_path).code == 0
-    assert (tmp_path / "y/index.html").is_file()
 
 
 def test_no_manifest_is_written_where_none_is_wanted(tmp_path: Path) -> None:

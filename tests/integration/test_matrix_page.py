@@ -263,6 +263,7 @@ def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     ran = envcheck("matrix", "html", "-o", str(tmp_path / "file/site"))
     assert ran.code == 2
     assert len(ran.err.splitlines()) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 # --- in a browser -----------------------------------------------------------------------------------
@@ -328,6 +329,11 @@ class Page:
 
 def page_of(of: Matrix) -> str:
     return site.render(site.assemble(of), package_text("knowledge/site.html"))
+
+
+@pytest.fixture(scope="module")
+def shipped_page() -> str:
+    return page_of(loading.knowledge())
 
 
 @pytest.mark.browser
@@ -457,12 +463,10 @@ def test_texts_of_an_overlay_are_never_markup(browser: Any, tmp_path: Path) -> N
 
 @pytest.mark.browser
 def test_on_a_phone_nothing_overflows_and_the_panel_leaves_the_cell_in_sight(
-    browser: Any, tmp_path: Path
+    browser: Any, shipped_page: str, tmp_path: Path
 ) -> None:
     size = {"width": 390, "height": 844}
-    page = Page(
-        browser, page_of(loading.knowledge()), tmp_path, viewport=size, is_mobile=True, has_touch=True
-    )
+    page = Page(browser, shipped_page, tmp_path, viewport=size, is_mobile=True, has_touch=True)
     assert page.page.evaluate("[innerWidth, document.documentElement.scrollWidth]") == [390, 390]
     page.page.locator("td.known").first.tap()
     assert page.page.evaluate("[innerWidth, document.documentElement.scrollWidth]") == [390, 390]
@@ -476,8 +480,10 @@ def test_on_a_phone_nothing_overflows_and_the_panel_leaves_the_cell_in_sight(
 
 @pytest.mark.browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_state_can_be_read_in_light_and_dark(browser: Any, tmp_path: Path, scheme: str) -> None:
-    page = Page(browser, page_of(loading.knowledge()), tmp_path, color_scheme=scheme)
+def test_every_state_can_be_read_in_light_and_dark(
+    browser: Any, shipped_page: str, tmp_path: Path, scheme: str
+) -> None:
+    page = Page(browser, shipped_page, tmp_path, color_scheme=scheme)
     ratios = page.page.evaluate(
         """() => {
           const light = (rgb) => { const [r, g, b] = rgb.map((c) => { c /= 255; return c <= .03928 ? c / 12.92 : ((c + .055) / 1.055) ** 2.4; }); return .2126 * r + .7152 * g + .0722 * b; };
