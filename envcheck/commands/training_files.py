@@ -379,13 +379,9 @@ class _NamedFileReader:
 
     def _read_known_model(self, reference: Reference, folder: Path) -> None:
         """Read what the config.json of a well-known model says, if the setting gives its name on the Hub."""
-        import json
-
-        from envcheck.knowledge.hub_models import configuration_of
-
-        if config := configuration_of(text_of("hub_models", "hub"), reference.path):
+        if text := _known_configuration(reference.path):
             naming = _Naming(reference.dialect, reference.launch)
-            self._read_text(json.dumps(config), f"config.json of {reference.path}", folder, naming)
+            self._read_text(text, f"config.json of {reference.path}", folder, naming)
 
     def _note_missing(self, reference: Reference, document: Document) -> None:
         name = _short(reference.path)
@@ -405,6 +401,17 @@ class _NamedFileReader:
             if not implied.when and implied.value is not None
         ]
         self.unread += [(reference.launch, fact) for fact in facts]
+
+
+@cache
+def _known_configuration(name: str) -> str:
+    """Return the config.json of a well-known model as far as it is known, as JSON, or an empty text."""
+    import json
+
+    from envcheck.knowledge.hub_models import configuration_of
+
+    found = configuration_of(text_of("hub_models", "hub"), name)
+    return json.dumps(found) if found else ""
 
 
 def _may_be_section(setting: Setting, document: Document) -> bool:
