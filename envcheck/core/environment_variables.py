@@ -27,6 +27,8 @@ _NAMES = frozenset(
         "XFORMERS_IGNORE_FLASH_VERSION_CHECK",
         "WANDB_DISABLED",  # hides an installed wandb from transformers and TRL
         "USE_HUB_KERNELS",  # transformers fetches kernels from the hub unless it is off
+        "USE_TF",  # transformers imports an installed TensorFlow unless it is off
+        "USE_TORCH",  # or this is on
         "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION",  # protobuf in Python takes the files of an old protoc
         "_CHECK_PEFT",  # diffusers compares PEFT's version unless it is off
     )
