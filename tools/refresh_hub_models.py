@@ -10,8 +10,9 @@ from __future__ import annotations
 import argparse
 import re
 import sys
+import tomllib
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -22,27 +23,38 @@ from envcheck.atlas.hub_models import copies, registered_architectures, types_of
 from envcheck.knowledge.hub_models import hub_models_text
 
 TABLE = Path(__file__).resolve().parent.parent / "compat/hub_models/hub.txt"
+READING = TABLE.with_name("reading.toml")
 REGISTRY = re.compile(r"swift/(llm/)?model/\S*\.py")
 COPIES = re.compile(r"unsloth/models/mapper\.py")
 AUTO = re.compile(r"transformers/models/auto/modeling_auto\.py")
-OTHER_TYPE = re.compile(
-    r"(moonshotai|unsloth)/Kimi-K2|deepseek-ai/deepseek-vl2|BAAI/Emu3|(baidu|PaddlePaddle)/ERNIE-4\.5-VL"
-    r"|(zai-org|ZhipuAI)/glm-edge-v|\S*:audio$|(tencent|Tencent-Hunyuan)/Hunyuan-A13B"
-)
-"""Models whose config.json has a `model_type` of their own code, not that of their class in transformers."""
 
-QUANTIZED: Mapping[str, str] = {
-    r"-(AWQ|awq)(-Int4)?$": "awq",
-    r"-GPTQ(-Int[48])?$": "gptq",
-    r"-FP8$": "fp8",
-    r"-bnb-4bit$": "nf4",
-    r"^(openai|openai-mirror|unsloth)/gpt-oss-\d+b$": "mxfp4",
-    r"^deepseek-ai/DeepSeek-(V3\S*|R1|R1-Zero|R1-0528)$": "fp8",
-}
-"""How the names of models say that their weights are quantised."""
 
-LEFT_OUT = re.compile(r"(?i)AQLM|NVFP4|2Bit|-Int[48]$|-[48]bits$|quantized|-ms$")
-"""Names of models that are quantised in a way for which there is no word, or perhaps."""
+class NameForms:
+    """Hold what is known of names beyond the registries: compat/hub_models/reading.toml."""
+
+    def __init__(self, text: str) -> None:
+        """Read the file.
+
+        Raises:
+            ValueError: it is no TOML, or a row lacks a field.
+        """
+        rows = tomllib.loads(text)
+        try:
+            self._left_out = [re.compile(row["names"]) for row in rows["own_type"]]
+            self._unsaid = [re.compile(row["names"]) for row in rows["unsaid"]]
+            self._quantized = [(re.compile(row["names"]), str(row["word"])) for row in rows["quantized"]]
+        except (KeyError, re.error) as error:
+            raise ValueError(f"{READING.name}: {error}") from None
+
+    def quantized(self, name: str) -> str:
+        """Return the word for how the weights of a model are quantised, or an empty text."""
+        return next((word for form, word in self._quantized if form.search(name)), "")
+
+    def is_sure(self, name: str) -> bool:
+        """Return whether the registries say of this name what its config.json says."""
+        if any(form.search(name) for form in self._left_out):
+            return False
+        return bool(self.quantized(name)) or not any(form.search(name) for form in self._unsaid)
 
 
 def members(wheel: Path, name: re.Pattern[str]) -> Iterator[str]:
@@ -81,20 +93,14 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     wheels = sorted(options.folder.glob("*.whl"))
     try:
+        forms = NameForms(READING.read_text("utf-8"))
         found = read_types(wheels)
     except (OSError, zipfile.BadZipFile, SyntaxError, ValueError) as error:
         print(error, file=sys.stderr)
         return 3
-    quantized = {
-        name: next((word for form, word in QUANTIZED.items() if re.search(form, name)), "") for name in found
-    }
-    types = {
-        name: model_type
-        for name, model_type in found.items()
-        if not OTHER_TYPE.match(name) and (quantized[name] or not LEFT_OUT.search(name))
-    }
+    types = {name: model_type for name, model_type in found.items() if forms.is_sure(name)}
+    quantized = {name: word for name in types if (word := forms.quantized(name))}
     read = [" ".join(wheel.name.split("-")[:2]).replace("_", "-") for wheel in wheels]
-    quantized = {name: word for name, word in quantized.items() if word}
     before = options.table.read_text("utf-8") if options.table.exists() else ""
     after = hub_models_text(types, quantized, read)
     return propose(options.table, before, after, write=options.write)

@@ -48,12 +48,13 @@ def html(place: str, overlays: Sequence[str]) -> str:
     """
     from envcheck.knowledge import site
 
+    known = _with_releases(overlays)
     file = Path(place)
     if file.suffix.lower() not in (".html", ".htm") or file.is_dir():
         file /= "index.html"
     if place != "-":
         append_file(file, "")  # to make the page takes seconds: fail before
-    page = site.render(site.assemble(_with_releases(overlays)), package_text("knowledge/site.html"))
+    page = site.render(site.assemble(known), package_text("knowledge/site.html"))
     if place == "-":
         return page
     write_file(file, page)

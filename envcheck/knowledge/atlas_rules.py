@@ -90,10 +90,10 @@ def _unused(atlas: Atlas, package: str, installed: Collection[str]) -> bool:
 def _at_pre_releases(rule: Rule, judged: JudgedReleases, versions: Mapping[str, str]) -> Rule:
     """Return the rule with that version instead of its bounds on a pre-release, which they do not decide."""
     undecided = [name for name in judged.releases if name in judged.before or _is_candidate(name, judged)]
-    exact = {release_key(name): ((Comparison("==", versions[name]),),) for name in undecided}
+    exact = {release_key(name): versions[name] for name in undecided}
     tables = tuple(
         tuple(
-            each._replace(any_of=exact[each.key], raw=f"=={versions[each.key.removeprefix('pkg.')]}")
+            each._replace(any_of=((Comparison("==", exact[each.key]),),), raw=f"=={exact[each.key]}")
             if each.key in exact
             else each
             for each in table

@@ -43,3 +43,13 @@ def test_a_registry_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
     wheels(tmp_path, unsloth="__INT_TO_FLOAT_MAPPER = {")
     broken = tool("refresh_hub_models.py", str(tmp_path), *table)
     assert (broken.code, broken.err.count("\n")) == (3, 1)
+
+
+def test_a_name_whose_configuration_has_a_type_of_its_own_is_left_out(tmp_path: Path) -> None:
+    table = tmp_path / "hub.txt"
+    kimi = REGISTRY.replace("scope/Only", "moonshotai/Kimi-K2-Base")
+    wheels(tmp_path, **{"ms-swift": kimi})
+    assert tool("refresh_hub_models.py", str(tmp_path), "--table", str(table), "--write").code == 0
+    names = table.read_text().splitlines()
+    assert "Qwen/Qwen3-8B" in names
+    assert "moonshotai/Kimi-K2-Base" not in names

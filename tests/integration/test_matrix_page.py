@@ -266,6 +266,14 @@ def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
+def test_a_wrong_overlay_leaves_no_empty_page(tmp_path: Path) -> None:
+    (tmp_path / "wrong.toml").write_text("[[rule]]\nid = 1\n")
+    ran = envcheck("matrix", "html", "-o", "site", "--matrix", "wrong.toml", cwd=tmp_path)
+    assert ran.code == 2
+    assert "wrong.toml" in ran.err
+    assert [path.name for path in tmp_path.iterdir()] == ["wrong.toml"]
+
+
 # --- in a browser -----------------------------------------------------------------------------------
 
 EVIL = (

@@ -41,8 +41,7 @@ def objections(
     requirements = requirement_rules(unmet)
     refusing = refusing_rules(problem)
     covered = {rule.id for rule in refusing}
-    released = {**pins, **python_release(inventory)}
-    code = [each for each in rules_here(problem.known.atlas(), released) if each.id not in covered]
+    code = [each for each in _atlas_rules(problem, pins, inventory) if each.id not in covered]
     rules = [*refusing, *target_rules(problem.target), *requirements, *code]
     judgement = judge.judge(inventory, rules)
     return [
@@ -76,10 +75,15 @@ def warnings(problem: SearchProblem, pins: Mapping[str, str], changed: Mapping[s
     listed = {rule.id for rule in rules}
     rules += [
         rule
-        for rule in rules_here(problem.known.atlas(), pins)
+        for rule in _atlas_rules(problem, pins, inventory)
         if rule.severity is Severity.WARNING and rule.id not in listed
     ]
     return [each for each in judge.judge(inventory, rules).findings if each.decided]
+
+
+def _atlas_rules(problem: SearchProblem, pins: Mapping[str, str], inventory: Inventory) -> Iterator[Rule]:
+    """Yield the rules of the atlas on packages of a lock, and on the Python that it is for."""
+    return rules_here(problem.known.atlas(), {**pins, **python_release(inventory)})
 
 
 def _inventory(problem: SearchProblem, pins: Mapping[str, str], changed: Mapping[str, Value]) -> Inventory:

@@ -8,6 +8,7 @@ import pytest
 
 from envcheck.core.errors import NoSolutionError
 from envcheck.core.rules import UserRequirement
+from envcheck.knowledge.atlas import read_atlas
 from envcheck.resolution import resolver
 from envcheck.resolution.resolver import Answer, Release, search
 from tests.support.package_worlds import forbids, problem
@@ -338,3 +339,15 @@ def test_a_rule_without_a_fix_bounds_the_package_that_the_backend_added() -> Non
     assert found.bounds == ("d>=80,<=81",)
     unlisted = asked._replace(releases=asked.releases[:1])
     assert [each.bounds for each in resolver.objections(unlisted, {"a": "1", "d": "84"}, {}, ["a"])] == [()]
+
+
+@pytest.mark.parametrize(("python", "warned"), [("3.13", ["atlas:a:python"]), ("3.12", [])])
+def test_what_a_package_asks_of_python_is_warned_of_too(python: str, warned: list[str]) -> None:
+    texts = {
+        "packages.toml": '[package.a]\noptional = ["import a"]\n',
+        "gaps/a.toml": 'read = 2026-11-29\n["import a"]\npython = [["name", "cgi", "1", "3.13..3.14", "a.py:1"]]\n',
+    }
+    atlas = read_atlas(texts, {"a": ("1",), "python": ("3.12", "3.13", "3.14")})
+    asked = problem({"a": ["1"]}, python=python)
+    asked = asked._replace(known=asked.known._replace(atlas=lambda: atlas))
+    assert [each.rule.id for each in resolver.warnings(asked, {"a": "1"}, {})] == warned

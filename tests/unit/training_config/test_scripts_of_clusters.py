@@ -6,10 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from envcheck.commands import loading
-from envcheck.commands.training_files import configured
+from tests.support.launches import known_facts as facts
 
-SHARED = loading.source_tree()["tables"]["argument"]
 TRAIN = "torchrun --nproc_per_node 4 train.py --output_dir out --num_train_epochs 1"
 WRITTEN = """ROOT=$(cd "$(dirname "$0")" && pwd)
 JOB="$ROOT/job_$(date +%s).sh"
@@ -29,16 +27,6 @@ args = parser.parse_args()
 model = AutoModelForCausalLM.from_pretrained("m"{given})
 Trainer(model=model, args=TrainingArguments(output_dir=args.output_dir)).train()
 """
-
-
-def facts(folder: Path, files: dict[str, str]) -> dict[str, object]:
-    """Write the files, and return the known facts that the first of them states."""
-    for name, text in files.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    found = configured([str(folder / next(iter(files)))], SHARED, {})
-    return {fact.key.removeprefix("train."): fact.value for fact in found.facts if fact.value is not None}
 
 
 @pytest.mark.parametrize(

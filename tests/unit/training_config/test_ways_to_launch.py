@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from envcheck.commands import loading
 from envcheck.commands.training_files import configured
 from envcheck.core.errors import InputError
 from envcheck.core.facts import Unknown
+from tests.support.launches import SHARED
+from tests.support.launches import known_facts as facts
 
-SHARED = loading.source_tree()["tables"]["argument"]
 ARGUMENTS = (
     "--model_name_or_path m --bf16 true --use_peft --per_device_train_batch_size 1 --deepspeed ds.json"
 )
@@ -26,16 +26,6 @@ MEANT = {
     "precision": "bf16",
     "adapter": "lora",
 }
-
-
-def facts(folder: Path, files: dict[str, str]) -> dict[str, object]:
-    """Write the files, and return the facts that the first of them states, with their values."""
-    for name, text in files.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    found = configured([str(folder / next(iter(files)))], SHARED, {})
-    return {fact.key.removeprefix("train."): fact.value for fact in found.facts if fact.value is not None}
 
 
 SHELL = {
