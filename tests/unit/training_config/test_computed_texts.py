@@ -10,7 +10,8 @@ import pytest
 from envcheck.core.errors import InputError
 from envcheck.training_config.launch_scripts.text_edits import edited
 from envcheck.training_config.launch_scripts.text_filters import filtered, printed
-from tests.unit.training_config.test_ways_to_launch import COMMAND, FILES, MEANT, facts
+from tests.support.launches import known_facts as facts
+from tests.unit.training_config.test_ways_to_launch import COMMAND, FILES, MEANT
 
 BATCH = "torchrun --nproc_per_node 4 train.py --learning_rate 1e-5 --num_train_epochs 1 --per_device_train_batch_size"
 INSIDE = COMMAND.replace("ds.json", "../ds.json")

@@ -9,7 +9,7 @@ import pytest
 
 from envcheck.commands.training_files import configured
 from envcheck.core.facts import Unknown
-from tests.unit.training_config.test_ways_to_launch import SHARED
+from tests.support.launches import SHARED
 
 STAGE_3 = '{"zero_optimization": {"stage": 3}, "bf16": {"enabled": true}}'
 LAUNCH = "deepspeed train.py --deepspeed run.json --learning_rate 1e-5"
