@@ -67,8 +67,7 @@ def command(
     request = user_settings.with_settings(request, user_settings.read_settings())
     report_format = LogFormat.JSON.value if as_json else log_format.value
     verbosity = output.verbosity(report_format, verbose=verbose, quiet=quiet)
-    if log == explain.STDIN:
-        output.announce_standard_input()
+    output.announce_standard_input([log])
     explained = explain.explain_log(request, log, host.Host())
     if report_format == LogFormat.JSON.value:
         output.print_data(output.json_text(explanation.tree(explained)))

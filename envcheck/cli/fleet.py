@@ -98,8 +98,7 @@ def command(
         check_replaceable(Path(file))
     as_json = as_json or file.endswith(".json")
     verbosity = output.verbosity("json" if as_json else "text", verbose=verbose, quiet=quiet)
-    if "-" in (sources or ()):
-        output.announce_standard_input()
+    output.announce_standard_input(sources or ())
     request = options.examine_request(
         python=python, static=static, target=target, train=train, timeout=timeout, overlays=overlays
     )

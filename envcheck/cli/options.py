@@ -22,6 +22,14 @@ def dash_is_standard_output(file: str) -> str:
     return "" if file == "-" else file
 
 
+def announced(files: list[str] | None) -> list[str] | None:
+    """Return the files that an option names; tell a person at a terminal if one is standard input."""
+    from envcheck.cli import output
+
+    output.announce_standard_input(files or ())
+    return files
+
+
 # --- what to judge ----------------------------------------------------------------------------------
 
 Python = Annotated[
@@ -60,7 +68,8 @@ Facts = Annotated[
         "--facts",
         metavar="FILE",
         help="Judge this facts file (TOML or JSON), or the saved output of nvidia-smi, pip list, pip freeze "
-        "or conda list, instead of this machine. Repeatable.",
+        "or conda list, instead of this machine. '-' is standard input. Repeatable.",
+        callback=announced,
     ),
 ]
 Driver = Annotated[

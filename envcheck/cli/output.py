@@ -11,14 +11,14 @@ import io
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from envcheck.core.errors import ExamineError, InputError
 from envcheck.core.sanitize import clean, hide_private_keep_urls, inline, redact, sanitized
 from envcheck.host.environment import environment_variable, home_folders, private_names
-from envcheck.host.files import append_file, check_replaceable, replace_file
+from envcheck.host.files import STDIN, append_file, check_replaceable, replace_file
 
 if TYPE_CHECKING:
     from envcheck.core.findings import Report, Verbosity
@@ -203,7 +203,7 @@ def progress_line() -> Iterator[Callable[[str], None] | None]:
             stream.flush()
 
 
-def announce_standard_input() -> None:
-    """Tell a person at a terminal that the command now waits for input."""
-    if sys.stdin is not None and sys.stdin.isatty():
+def announce_standard_input(arguments: Collection[str]) -> None:
+    """Tell a person at a terminal that the command waits for input, if one of the arguments is `-`."""
+    if STDIN in arguments and sys.stdin is not None and sys.stdin.isatty():
         print_message("reading standard input; Ctrl-D ends it")

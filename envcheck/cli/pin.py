@@ -65,7 +65,13 @@ FormatOption = Annotated[
 ]
 RequirementOption = Annotated[
     list[str] | None,
-    CommandOption("-r", "--requirement", metavar="FILE", help="Also lock your own requirements. Repeatable."),
+    CommandOption(
+        "-r",
+        "--requirement",
+        metavar="FILE",
+        help="Also lock your own requirements. '-' is standard input. Repeatable.",
+        callback=options.announced,
+    ),
 ]
 WithOption = Annotated[
     list[str] | None,

@@ -22,7 +22,7 @@ from envcheck.core.i18n import ENGLISH, Language
 from envcheck.core.rules import Matrix, Severity, Target
 from envcheck.core.sanitize import inline
 from envcheck.dependency_files import DependencyList, ListedPackage
-from envcheck.host.files import read_file
+from envcheck.host.files import STDIN, argument_name, is_pipe, read_argument, read_file
 from envcheck.policy import decision
 from envcheck.policy.decision import Decision, DeclaredMachine, Settings
 from envcheck.policy.generated_findings import generated_finding
@@ -31,6 +31,10 @@ from envcheck.reports.findings import place_of
 
 _USUAL_PYTHON = "3.11"
 """The Python whose requirements are read of a list that names none."""
+
+
+_USUAL_LIST = "requirements.txt"
+"""The format of standard input and of pipes, whose names say nothing."""
 
 
 class Checked(NamedTuple):
@@ -146,8 +150,12 @@ def _is_python_version(text: str) -> bool:
 
 def _read_files(files: Sequence[str], context: _Context) -> list[DependencyList]:
     reading = dependency_files.ReadingContext(gate.read_beside, context.matrix.tables, context.python)
-    texts = ((read_file(Path(file)).decode("utf-8", "replace"), file) for file in dict.fromkeys(files))
-    return [found for text, file in texts for found in dependency_files.read(text, file, reading)]
+    found: list[DependencyList] = []
+    for file in dict.fromkeys(files):
+        unnamed = file == STDIN or is_pipe(Path(file))
+        text = read_argument(file).decode("utf-8", "replace")
+        found += dependency_files.read(text, argument_name(file), reading, _USUAL_LIST if unnamed else "")
+    return found
 
 
 def _judge_list(dependencies: DependencyList, context: _Context) -> tuple[Report, Plan | None]:

@@ -32,7 +32,7 @@ from envcheck.core.findings import UNREADABLE, Diagnostic, Finding, Judgement, M
 from envcheck.core.records import NamedTuple
 from envcheck.core.rules import Cell, Matrix, Severity, Target
 from envcheck.host.environment import own_python
-from envcheck.host.files import read_file, same_file
+from envcheck.host.files import argument_name, is_file, read_file, same_file
 from envcheck.host.machine import Host
 from envcheck.rules import derive
 from envcheck.rules.atlas import newer_releases
@@ -149,7 +149,7 @@ def take_inventory(
         from envcheck.commands.facts_files import read_facts_files
 
         files = (request.facts, *request.more_facts)
-        subject, inventory = ", ".join(files), read_facts_files(files, keys)
+        subject, inventory = ", ".join(map(argument_name, files)), read_facts_files(files, keys)
     else:
         environment = environment_to_read(request, host)
         inventory = probes.survey(host, environment, all_probes)
@@ -410,8 +410,8 @@ def expect_gpus(report: Report, request: ExamineRequest) -> Report:
 
 def locate_facts(judgement: Judgement, facts_file_name: str | None) -> dict[str, Place]:
     """Return where the facts file sets the facts in the findings' evidence, by the facts' keys."""
-    if not facts_file_name or not judgement.findings:
-        return {}
+    if not facts_file_name or not judgement.findings or not is_file(Path(facts_file_name)):
+        return {}  # a pipe cannot be read again
     from envcheck.core import toml_locations
 
     evidence = [item.fact for finding in judgement.findings for item in finding.evidence]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from envcheck.core import facts_file, parsing, versions
@@ -22,7 +21,7 @@ from envcheck.core.facts import (
     package_key,
     package_name,
 )
-from envcheck.host.files import read_file
+from envcheck.host.files import argument_name, read_argument
 
 _SUFFIXES = (".toml", ".json")
 """File names of facts files: mistakes in them are reported as those of a facts file."""
@@ -41,12 +40,13 @@ def read_facts_files(files: Sequence[str], keys: Vocabulary) -> Inventory:
 
 
 def read_facts_file(file: str, keys: Vocabulary) -> Inventory:
-    """Return the inventory of a file: a facts file, or the output of a known tool.
+    """Return the inventory of a file, a pipe or standard input (`-`): facts, or the output of a known tool.
 
     Raises:
         InputError: it cannot be read, or has a mistake; with its place.
     """
-    text = read_file(Path(file)).decode("utf-8", "replace")
+    text = read_argument(file).decode("utf-8", "replace")
+    file = argument_name(file)
     if text.lstrip().startswith("[") and (listed := _json_list(text, file)) is not None:
         return listed
     try:

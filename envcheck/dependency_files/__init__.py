@@ -96,8 +96,10 @@ def every_format() -> tuple[DependencyFormat, ...]:
     return plugins(__name__, __path__, "LISTING", DependencyFormat)
 
 
-def read(text: str, where: str, context: ReadingContext) -> tuple[DependencyList, ...]:
+def read(text: str, where: str, context: ReadingContext, file_name: str = "") -> tuple[DependencyList, ...]:
     """Return the dependency lists of a file, in the format that recognises its name.
+
+    `file_name` stands for the name of what has none of its own, such as standard input.
 
     If markers depend on the Python version and none is given, there is a list for each set of packages that
     some Python installs.
@@ -107,7 +109,7 @@ def read(text: str, where: str, context: ReadingContext) -> tuple[DependencyList
     """
     if "\0" in text or "\ufffd" in text:
         raise InputError(where, "not a text file in UTF-8")
-    name = where.rpartition("/")[2]
+    name = file_name or where.rpartition("/")[2]
     formats = every_format()
     for candidate in formats:
         if candidate.recognises(name):

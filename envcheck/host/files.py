@@ -24,6 +24,12 @@ CHUNK = 4 << 20
 WRITER_WAIT_S = 3
 """Seconds to wait for a writer when a named pipe has none."""
 
+STDIN = "-"
+"""The argument that means standard input."""
+
+STDIN_NAME = "standard input"
+"""What reports and messages call standard input."""
+
 _POLL_MS = 200
 
 # O_NONBLOCK: without it, opening a FIFO that has no writer would hang.
@@ -127,6 +133,27 @@ def read_chunks(name: str) -> Iterator[bytes]:
         os.close(descriptor)
 
 
+def read_argument(name: str, limit: int = READ_LIMIT) -> bytes:
+    """Return the bytes of what an argument names: a regular file, a pipe such as `<(pip freeze)`, or `-`.
+
+    Raises:
+        InputError: as `read_file`, or a pipe without a writer; at most `limit` bytes are read.
+    """
+    if name != STDIN and not is_pipe(Path(name)):
+        return read_file(Path(name), limit)
+    read = bytearray()
+    for chunk in read_standard_input() if name == STDIN else read_chunks(name):
+        read += chunk
+        if len(read) > limit:
+            raise InputError(argument_name(name), f"larger than {limit} bytes")
+    return bytes(read)
+
+
+def argument_name(argument: str) -> str:
+    """Return what messages call the file that an argument names."""
+    return STDIN_NAME if argument == STDIN else argument
+
+
 def _await_writer(descriptor: int, name: str) -> bytes:
     """Wait until a pipe, opened without blocking, has a writer or had one; return what was read meanwhile.
 
@@ -158,8 +185,8 @@ def read_standard_input() -> Iterator[bytes]:
         InputError: it is closed or unreadable.
     """
     if sys.stdin is None:
-        raise InputError("standard input", "is closed")
-    return _chunks(sys.stdin.fileno(), "standard input")
+        raise InputError(STDIN_NAME, "is closed")
+    return _chunks(sys.stdin.fileno(), STDIN_NAME)
 
 
 def _chunks(descriptor: int, name: str) -> Iterator[bytes]:
@@ -241,6 +268,14 @@ def _reason(error: Exception, otherwise: str) -> str:
 def is_file(path: Path) -> bool:
     """Return whether the path leads to a file; False if it cannot be a path (too long, a loop of links)."""
     return os.path.isfile(path)  # noqa: PTH113 - Path.is_file raises for these
+
+
+def is_pipe(path: Path) -> bool:
+    """Return whether the path leads to a pipe; False if there is nothing, or it cannot be a path."""
+    try:
+        return stat.S_ISFIFO(path.stat().st_mode)
+    except (OSError, ValueError):
+        return False
 
 
 def path_exists(path: Path) -> bool:

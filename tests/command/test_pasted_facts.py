@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.running import envcheck
+from tests.support.running import envcheck, in_bash
 
 SMI = """\
 +-----------------------------------------------------------------------------------------+
@@ -122,3 +122,56 @@ def test_facts_without_packages_are_no_answer(text: str, tmp_path: Path) -> None
     ran = envcheck("doctor", "--facts", "facts.txt", cwd=tmp_path)
     assert ran.code == 3
     assert ran.out.startswith("Cannot say: the facts name no packages\n    fix     add the packages")
+
+
+# --- standard input and pipes -----------------------------------------------------------------------
+
+
+def test_facts_come_from_standard_input_and_from_pipes(tmp_path: Path) -> None:
+    (tmp_path / "smi.txt").write_text(SMI)
+    (tmp_path / "pip.txt").write_text(PIP)
+    ran = in_bash("cat pip.txt | envcheck doctor --facts - --facts <(cat smi.txt)", tmp_path)
+    assert (ran.code, ran.err) == (1, "")
+    assert "2 x NVIDIA A100-SXM4-80GB, 80 GiB" in ran.out
+    alone = in_bash("envcheck doctor --facts - < pip.txt", tmp_path)
+    assert "judged  standard input " in alone.out
+    assert "torch 2.13.0" in alone.out
+
+
+@pytest.mark.parametrize(
+    ("command", "place"),
+    [
+        ("cat pins.txt | envcheck check -", "standard input:2:1"),
+        ("envcheck check <(cat pins.txt)", "/dev/fd/"),
+    ],
+)
+def test_check_reads_pins_from_standard_input_and_from_a_pipe(
+    command: str, place: str, tmp_path: Path
+) -> None:
+    (tmp_path / "pins.txt").write_text("torch==2.4.0\ndeepspeed==0.14.0\n")
+    ran = in_bash(command, tmp_path)
+    assert (ran.code, ran.err) == (1, "")
+    assert place in ran.out
+    assert "[deepspeed-elastic-log-import-torch24]" in ran.out
+    good = in_bash("echo torch==2.4.0 | envcheck check -", tmp_path)
+    assert (good.code, good.err) == (0, "")
+
+
+def test_standard_input_that_is_wrong_endless_or_closed_is_one_line(tmp_path: Path) -> None:
+    for command, said in {
+        "echo x== | envcheck check -": "standard input:1:1: expected a requirement",
+        "yes torch==2.4.0 | envcheck check -": "standard input: larger than",
+        "yes torch==2.4.0 | envcheck doctor --facts -": "standard input: larger than",
+        "envcheck check - <&-": "standard input: is closed",
+        "echo what? | envcheck doctor --facts -": "standard input: expected a facts file",
+    }.items():
+        ran = in_bash(command, tmp_path)
+        assert (ran.code, ran.out, len(ran.err.splitlines())) == (2, "", 1), command
+        assert said in ran.err
+
+
+def test_a_list_may_not_read_standard_input_by_including_it(tmp_path: Path) -> None:
+    (tmp_path / "list.txt").write_text("-r -\n")
+    ran = in_bash("echo torch==2.4.0 | envcheck check list.txt", tmp_path)
+    assert (ran.code, ran.out) == (2, "")
+    assert "no such file" in ran.err

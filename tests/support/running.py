@@ -7,6 +7,7 @@ import compileall
 import fcntl
 import functools
 import os
+import shlex
 import shutil
 import signal
 import subprocess  # noqa: TID251 - tests are users
@@ -81,6 +82,20 @@ def envcheck(*arguments: str, cwd: Path | None = None, environ: Mapping[str, str
         timeout=DEADLINE_S,
         cwd=cwd or ROOT,
         env=surroundings(environ),
+        check=False,
+    )
+    return Outcome(ran.returncode, ran.stdout, ran.stderr)
+
+
+def in_bash(line: str, cwd: Path) -> Outcome:
+    """Run a line of bash in which `envcheck` is the program."""
+    ran = subprocess.run(
+        ["bash", "-c", line.replace("envcheck", shlex.join(invocation()))],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        cwd=cwd,
+        env=surroundings(),
         check=False,
     )
     return Outcome(ran.returncode, ran.stdout, ran.stderr)

@@ -6,8 +6,8 @@ it failed. The parts may import what `commands` may, and know nothing of how an 
 
 from __future__ import annotations
 
-from envcheck.commands.explain.explained_log import STDIN, explain_chunks, explain_log
+from envcheck.commands.explain.explained_log import explain_chunks, explain_log
 from envcheck.commands.explain.origin import LogOrigin
 from envcheck.commands.explain.running import FinishedCommand, run
 
-__all__ = ["STDIN", "FinishedCommand", "LogOrigin", "explain_chunks", "explain_log", "run"]
+__all__ = ["FinishedCommand", "LogOrigin", "explain_chunks", "explain_log", "run"]

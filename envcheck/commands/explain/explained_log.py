@@ -19,7 +19,7 @@ from envcheck.commands.explain.reading import LogText, read_log
 from envcheck.commands.explain.relevance import is_of_cuda, may_be_about, with_kind_of_rule
 from envcheck.core.findings import Finding, Report
 from envcheck.core.rules import Matrix, Rule
-from envcheck.host.files import read_chunks, read_standard_input
+from envcheck.host.files import STDIN, STDIN_NAME, read_chunks, read_standard_input
 from envcheck.host.machine import Host
 from envcheck.host.pty_passthrough import Gap
 from envcheck.knowledge import log_signatures
@@ -35,8 +35,6 @@ from envcheck.reports import code_conditions
 from envcheck.reports.explanation import Explanation, RefusedAnswer
 from envcheck.rules import conditional, derive
 
-STDIN = "-"
-
 
 def explain_log(request: ExamineRequest, name: str, host: Host) -> Explanation:
     """Explain the log of this name; `-` is standard input.
@@ -45,7 +43,7 @@ def explain_log(request: ExamineRequest, name: str, host: Host) -> Explanation:
         InputError: it cannot be read, or an argument is wrong.
     """
     if name == STDIN:
-        return explain_chunks(request, "standard input", read_standard_input(), host)
+        return explain_chunks(request, STDIN_NAME, read_standard_input(), host)
     return explain_chunks(request, name, read_chunks(name), host)
 
 

@@ -12,7 +12,7 @@ from envcheck.commands.judging import atlas_rules
 from envcheck.core.errors import InputError
 from envcheck.core.facts import Fact, Inventory, Known, normalised, package_key
 from envcheck.core.rules import Matrix, Rule, Severity, Target, UserRequirement
-from envcheck.host.files import read_file
+from envcheck.host.files import argument_name, read_argument, read_file
 from envcheck.host.machine import Host
 from envcheck.knowledge.generated_rules import requirement_rules, target_rules
 from envcheck.rules import derive, judge
@@ -211,13 +211,14 @@ def _user_requirements(
 
 
 def _read_beside(file: str, named_in: str) -> tuple[str, str]:
-    """Return a requirement file's path and text; the name is relative to the file that names it.
+    """Return a requirement file's path and text; the name is relative to the file that names it, if any.
 
     Raises:
         InputError: it cannot be read.
     """
     path = posixpath.normpath(posixpath.join(posixpath.dirname(named_in), file))
-    return path, read_file(Path(path)).decode("utf-8", "replace")
+    read = read_file(Path(path)) if named_in else read_argument(path)
+    return path if named_in else argument_name(path), read.decode("utf-8", "replace")
 
 
 def describe(goal: LockTarget) -> str:
