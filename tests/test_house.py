@@ -177,6 +177,7 @@ UNBOUNDED_PARSERS = {
     "envcheck/host/package_files.py": "shipped digests",
     "envcheck/knowledge/atlas.py": "shipped tables",
     "envcheck/knowledge/compiled.py": "what it just wrote",
+    "envcheck/knowledge/hub_models.py": "shipped tables",
     "envcheck/target_scripts/c10d.py": "runs in the target's interpreter",
     "envcheck/training_config/readers/json_text.py": "single tokens of its own parser",
     "envcheck/training_config/readers/yaml_text.py": "events, which it counts",

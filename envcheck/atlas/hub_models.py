@@ -29,6 +29,16 @@ def registered_architectures(source: str) -> Iterator[tuple[str, str]]:
                 yield from ((name, found) for name in map(_text, model.args[:2]) if name)
 
 
+def same_models(source: str) -> Iterator[tuple[str, ...]]:
+    """Yield the names of each model in a module of ms-swift's registry: on ModelScope and on the Hub.
+
+    Raises:
+        SyntaxError: the text is no Python.
+    """
+    for model in _calls(ast.parse(source), "Model"):
+        yield tuple(name for name in map(_text, model.args[:2]) if name)
+
+
 def copies(source: str) -> Iterator[tuple[str, ...]]:
     """Yield the names of one model and of its copies, from each entry of Unsloth's table.
 

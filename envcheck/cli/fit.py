@@ -14,7 +14,7 @@ ModelOption = Annotated[
         "--model",
         metavar="MODEL",
         help="config.json, a folder that contains one (safetensors beside it are read by their headers), the "
-        "name of a model in the hub's cache, such as Qwen/Qwen3-8B, or "
+        "name of a model in the hub's cache or of a well-known one, such as Qwen/Qwen3-8B, or "
         "params=7.6e9,layers=28,hidden=3584,heads=28,kv_heads=4,mlp=18944,vocab=152064.",
     ),
 ]

@@ -2,10 +2,14 @@
 
 Below a line with a `model_type`, `[qwen3]`, stand the names of its models, each with how its weights are
 quantised if they are: `Qwen/Qwen3-8B-AWQ awq`. `tools/refresh_hub_models.py` writes it.
+
+In the file of sizes, the names stand below the part of their config.json that says how large they are, which
+is one line of JSON. `tools/refresh_hub_sizes.py` writes it.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -13,6 +17,12 @@ from typing import Any
 _HEAD = """\
 # The model_type of well-known models, by their name on the Hub, and how their weights are quantised.
 # Written by tools/refresh_hub_models.py; the form is described in envcheck/knowledge/hub_models.py.
+# read: {read}
+"""
+
+_SIZES_HEAD = """\
+# The sizes of well-known models, as their config.json has them, by their name on the Hub.
+# Written by tools/refresh_hub_sizes.py; the form is described in envcheck/knowledge/hub_models.py.
 # read: {read}
 """
 
@@ -46,25 +56,54 @@ def hub_models_text(types: Mapping[str, str], quantized: Mapping[str, str], read
     return "".join(lines)
 
 
+def hub_sizes_text(configs: Mapping[str, Mapping[str, Any]], read: Iterable[str]) -> str:
+    """Return the text of the file of sizes, from the configuration by name, and what was read."""
+    names: dict[str, list[str]] = {}
+    for name, config in configs.items():
+        text = json.dumps(dict(sorted(config.items())), separators=(",", ":"))
+        names.setdefault(text, []).append(name)
+    lines = [_SIZES_HEAD.format(read=", ".join(read))]
+    for config_text, of_model in sorted(names.items(), key=lambda item: min(item[1])):
+        lines += [f"{line}\n" for line in (config_text, *sorted(of_model))]
+    return "".join(lines)
+
+
 def configuration_of(text: str, name: str) -> Mapping[str, Any]:
     """Return what the config.json of a model says of its type and quantisation; empty if it is not known.
 
     A copy that keeps the last part of a name, in a folder or below another owner, is taken for the same
     model if that part has a digit: `/data/models/Qwen3-8B`, but not `my/dbrx-base`.
     """
+    found = _values_of(name, _rows(text))
+    return _configuration(*found) if found else {}
+
+
+def sizes_of(sizes: str, types: str, name: str) -> Mapping[str, Any]:
+    """Return the part of a model's config.json that says how large it is; empty if it is not known.
+
+    `sizes` and `types` are the texts of the two files; the second one says how the weights are quantised. A
+    name that the second one does not know is not known.
+    """
+    known = configuration_of(types, name)
+    found = _values_of(name, _size_rows(sizes))
+    return {**json.loads(found[0]), **known} if found and known else {}
+
+
+def _values_of(name: str, rows: Iterable[tuple[str, tuple[str, ...]]]) -> tuple[str, ...]:
+    """Return what stands in the row of a name or of a copy of it; empty if none fits, or several differ."""
     cached = _CACHED.search(name)
     sought = (f"{cached[1]}/{cached[2]}" if cached else name.rstrip("/")).casefold()
     end = sought.rpartition("/")[2]
     copies = set()
-    for model, model_type, quantized in _rows(text):
+    for model, values in rows:
         if model.casefold() == sought:
-            return _configuration(model_type, quantized)
+            return values
         if model.casefold().endswith(f"/{end}") and re.search(r"\d", end):
-            copies.add((model_type, quantized))
-    return _configuration(*next(iter(copies))) if len(copies) == 1 else {}
+            copies.add(values)
+    return copies.pop() if len(copies) == 1 else ()
 
 
-def _rows(text: str) -> Iterator[tuple[str, str, str]]:
+def _rows(text: str) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yield each name with its type and the word for how it is quantised."""
     model_type = ""
     for line in text.splitlines():
@@ -72,7 +111,17 @@ def _rows(text: str) -> Iterator[tuple[str, str, str]]:
             model_type = line.strip("[]")
         elif not line.startswith("#"):
             name, _, quantized = line.partition(" ")
-            yield name, model_type, quantized
+            yield name, (model_type, quantized)
+
+
+def _size_rows(text: str) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield each name with its configuration as JSON."""
+    config = ""
+    for line in text.splitlines():
+        if line.startswith("{"):
+            config = line
+        elif not line.startswith("#"):
+            yield line, (config,)
 
 
 def _configuration(model_type: str, quantized: str) -> Mapping[str, Any]:

@@ -91,8 +91,7 @@ def model(
         return None
     sizes = Sizes(text, row.size_keys, where)
     decoder = _decoder(sizes, row)
-    outer = {key: config[key] for key in ("tie_word_embeddings",) if key in config}
-    tied = flag({**text, **outer}, "tie_word_embeddings", row.tied)
+    tied = flag(config if _TIED in config else text, _TIED, row.tied)
     tensors = [*_outside(sizes, row, tied=tied), *_layers(sizes, row, decoder)]
     if tower is not None:
         tensors += tower_tensors(config.get("vision_config", {}), tower, decoder.hidden, where)
@@ -100,6 +99,9 @@ def model(
     if found.parameters > MOST_PARAMETERS:
         raise InputError(where, f"{found.parameters:.1e} parameters are not plausible")
     return found
+
+
+_TIED = "tie_word_embeddings"
 
 
 def _text_config(config: Mapping[str, Any], tower: TowerRow, where: str) -> tuple[Mapping[str, Any], str]:

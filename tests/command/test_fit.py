@@ -303,13 +303,32 @@ def test_a_model_of_the_hub_is_found_in_the_cache(tmp_path: Path) -> None:
     )
     assert found.code in (0, 1)
     assert "8,033,669,120 parameters" in found.out
-    absent = envcheck(
-        *asked, "meta-llama/Llama-3-70B", cwd=tmp_path, environ={"HF_HOME": str(tmp_path / "home")}
-    )
-    assert absent.code == 2
-    assert absent.err.startswith(
-        "envcheck: meta-llama/Llama-3-70B: neither a folder here nor a model in the hub"
-    )
+
+
+def test_a_well_known_model_needs_no_file(tmp_path: Path) -> None:
+    asked = ("fit", "--gpu", "a100-80gb", "--target", "qlora", "--seq", "2048", "--model")
+    known = envcheck(*asked, "Qwen/Qwen3-8B", cwd=tmp_path)
+    assert known.code == 0
+    assert "8,194,569,216 parameters" in known.out
+    assert "its config.json was not read" in " ".join(known.out.split())
+    assert "weights of its own" in " ".join(envcheck(*asked, "microsoft/phi-4", cwd=tmp_path).out.split())
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("my-team/Model-7B", "run `hf download my-team/Model-7B config.json` (some kB) and try again"),
+        ("Qwen/Qwen2.5-VL-7B-Instruct", "run `hf download Qwen/Qwen2.5-VL-7B-Instruct config.json`"),
+        ("Qwen/Qwen3-VL-8B-Instruct", "so run `hf download Qwen/Qwen3-VL-8B-Instruct` and try again"),
+        ("openai/gpt-oss-20b", "quant_method 'mxfp4' cannot be calculated"),
+    ],
+)
+def test_a_model_of_unknown_size_is_one_line_with_the_way_to_its_file(
+    tmp_path: Path, name: str, advice: str
+) -> None:
+    absent = envcheck("fit", "--gpu", "a100-80gb", "--model", name, cwd=tmp_path)
+    assert (absent.code, absent.err.count("\n")) == (2, 1)
+    assert advice in absent.err
 
 
 def test_a_model_can_be_described_by_numbers() -> None:

@@ -34,8 +34,8 @@ class FitOptions:
     """Options of `fit` besides those of `doctor`; None means that an option was not given.
 
     Attributes:
-        model: a folder with a config.json, a config.json itself, a model in the hub's cache, or
-            `params=7.6e9,…`.
+        model: a folder with a config.json, a config.json itself, a model in the hub's cache, a
+            well-known one, or `params=7.6e9,…`.
         gpus: the number of ranks.
         seq: tokens of a sequence.
         batch: sequences of a micro-batch.

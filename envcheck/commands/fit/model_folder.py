@@ -13,6 +13,8 @@ from envcheck.core.parsing import parse_json
 from envcheck.core.records import NamedTuple
 from envcheck.host.files import list_folder, read_file, read_start
 from envcheck.host.hub_cache import cached_model, is_repository
+from envcheck.host.package_files import text_of
+from envcheck.knowledge.hub_models import configuration_of, sizes_of
 from envcheck.memory import architecture
 from envcheck.memory.architecture_table import LARGEST
 
@@ -45,7 +47,8 @@ def read_model(
 ) -> architecture.ModelShape:
     """Return the model of a config.json, of a folder that holds one, or of `params=7.6e9,…`.
 
-    A name on the hub is looked up in the cache that `environ` names; nothing is downloaded.
+    A name on the hub is looked up in the cache that `environ` names, and then in compat/hub_models/; nothing
+    is downloaded.
 
     Raises:
         InputError: the argument is none of these, or its values are implausible.
@@ -56,8 +59,7 @@ def read_model(
     if is_repository(named) and not path.exists():
         found = cached_model(named, environ)
         if found is None:
-            why = "neither a folder here nor a model in the hub's cache, and nothing is downloaded"
-            raise InputError(named, f"{why}: give its config.json, or params=…")
+            return _well_known_model(named, tables)
         path = found
     file, stored = path, dict[str, _StoredTensor]()
     if path.is_dir():
@@ -72,6 +74,39 @@ def read_model(
         dtype=DTYPES.get(str(_dtype(config)), ""),
         quantised=_quantisation(config, str(file)),
         stored=sum(tensor.size for tensor in stored.values()),
+    )
+
+
+def _well_known_model(named: str, tables: Tables) -> architecture.ModelShape:
+    """Return a model of the hub whose sizes are known without its config.json.
+
+    Raises:
+        InputError: its sizes are not known, or the estimate does not cover how it is quantised.
+    """
+    types = text_of("hub_models", "hub")
+    quantised = _quantisation(configuration_of(types, named), named)
+    config = sizes_of(text_of("hub_models", "sizes"), types, named)
+    model = architecture.model(config, tables, named) if config else None
+    if model is None:
+        raise InputError(
+            named, _how_to_get(named, str(configuration_of(types, named).get("model_type", "")), tables)
+        )
+    notes = ["sizes by the model's name, from published registries: its config.json was not read"]
+    if config.get("tie_word_embeddings", False) is None:
+        notes.append("the head has weights of its own: the registries do not say whether it shares them")
+    return model._replace(
+        dtype=DTYPES.get(str(_dtype(config)), ""), quantised=quantised, notes=(*notes, *model.notes)
+    )
+
+
+def _how_to_get(named: str, kind: str, tables: Tables) -> str:
+    """Return what to do about a model of the hub whose sizes are not known."""
+    unknown = "not in the hub's cache, its sizes are not known here, and nothing is downloaded"
+    if not kind or any(kind in row["model_types"] for table in ("decoder", "tower") for row in tables[table]):
+        return f"{unknown}: run `hf download {named} config.json` (some kB) and try again, or give params=…"
+    return (
+        f"{unknown}: model_type {kind!r} is counted from the headers of its weights, "
+        f"so run `hf download {named}` and try again, or give params=…"
     )
 
 
