@@ -13,17 +13,19 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Generic, Protocol, TypeVar
 
 from packaging.version import Version
 
-from envcheck.atlas.conditions import Condition, Surroundings, decide
+from envcheck.atlas.conditions import CUDA, Condition, Surroundings, decide, optional_packages
+from envcheck.atlas.entries import devices, stack_package
 from envcheck.atlas.gaps import CodeGap, GapKind
 from envcheck.atlas.offers import OfferAnswer
 from envcheck.atlas.reader import PackageReader, surroundings
 from envcheck.core.facts import Tri
 from envcheck.core.versions import parse
+from envcheck.knowledge.atlas import BESIDE
 
 _TRAINER = re.compile(r"\b([A-Z]\w*)(?:Trainer|Config)\b")
 """The class in an entry: the configuration `trl.DPOConfig(...)` belongs to its trainer, `trl.DPOTrainer`."""
@@ -80,7 +82,7 @@ class CodePair(ABC, Generic[_What]):
     package: PackageReader
     partner: PackageReader
     _answers: dict[_What, Mapping[str, OfferAnswer]] = field(default_factory=dict)
-    _beside: dict[tuple[str, str], Surroundings] = field(default_factory=dict)
+    _beside: dict[tuple[str, str, str], Surroundings] = field(default_factory=dict)
 
     @abstractmethod
     def lines(self, version: str) -> Iterable[Line[_What]]:
@@ -134,18 +136,54 @@ class CodePair(ABC, Generic[_What]):
         blamed: dict[str, set[str]] = {}
         for entry in dict.fromkeys(line.entry for line in lines):
             of_entry = [line for line in lines if line.entry == entry]
-            failing: dict[str, str] = {}
-            for release in lacking:
-                beside = self._surroundings(version, release)
-                reached = (line for line in of_entry if decide(line.condition, beside) is Tri.YES)
-                if (first := next(reached, None)) is not None:
-                    failing[release] = first.place
+            failing = self._failing(version, lacking, of_entry)
             trainer = _trainer_in(entry)
             of_another = blamed.keys() - {trainer, ""} if trainer else set()
             hidden = [found for other, found in blamed.items() if other not in of_another]
             if set(failing) - set().union(*hidden):
                 yield entry, tuple(failing), next(iter(failing.values()))
             blamed.setdefault(trainer, set()).update(failing)
+        yield from self._lacks_beside(version, lacking, lines, set().union(*blamed.values()))
+
+    def _lacks_beside(
+        self, version: str, lacking: Sequence[str], lines: Sequence[Line[_What]], blamed: set[str]
+    ) -> Iterator[tuple[str, tuple[str, ...], str]]:
+        """Yield the same for the imports that ask beside a third package alone: `if is_vllm_available(): …`.
+
+        `blamed` are the releases beside which they fail without it.
+        """
+        imports = [line for line in lines if not line.entry.endswith("(...)")]
+        for third in sorted(self._optional(imports)):
+            hidden = set(blamed)
+            asking = [line for line in imports if third in optional_packages(line.condition)]
+            for entry in dict.fromkeys(line.entry for line in asking):
+                of_entry = [line for line in asking if line.entry == entry]
+                found = self._failing(version, lacking, of_entry, third)
+                failing = {release: place for release, place in found.items() if release not in hidden}
+                if failing:
+                    yield f"{entry}{BESIDE}{third}", tuple(failing), next(iter(failing.values()))
+                hidden |= failing.keys()
+
+    def _optional(self, lines: Iterable[Line[_What]]) -> frozenset[str]:
+        """Return the packages of the atlas that the lines ask for and that need not be installed."""
+        asked = frozenset().union(*(optional_packages(line.condition) for line in lines))
+        known = {name for name in asked if stack_package(name) is not None}
+        return frozenset(known - {self.package.name, self.partner.name})
+
+    def _failing(
+        self, version: str, lacking: Sequence[str], lines: Sequence[Line[_What]], third: str = ""
+    ) -> dict[str, str]:
+        """Return the releases of `lacking` beside which one of the lines is reached, each with its place."""
+        failing: dict[str, str] = {}
+        for release in lacking:
+            beside = self._surroundings(version, release)
+            if third and third in beside.windows:
+                continue  # it is required, so that the line is reached without saying so
+            beside = self._surroundings(version, release, third) if third else beside
+            reached = (line for line in lines if decide(line.condition, beside) is Tri.YES)
+            if (first := next(reached, None)) is not None:
+                failing[release] = first.place
+        return failing
 
     def _offered(self, what: _What) -> Mapping[str, OfferAnswer]:
         """Return the answer of each release of the partner; empty if the answers cannot be trusted."""
@@ -160,11 +198,21 @@ class CodePair(ABC, Generic[_What]):
             self._answers[what] = answers if sure else dict.fromkeys(refused, OfferAnswer.NO)
         return self._answers[what]
 
-    def _surroundings(self, version: str, release: str) -> Surroundings:
-        key = (version, release)
+    def _surroundings(self, version: str, release: str, third: str = "") -> Surroundings:
+        key = (version, release, third)
         if key not in self._beside:
-            self._beside[key] = surroundings(self.package, version, self.partner, release)
+            self._beside[key] = (
+                _with_package(self._surroundings(version, release), third)
+                if third
+                else surroundings(self.package, version, self.partner, release)
+            )
         return self._beside[key]
+
+
+def _with_package(beside: Surroundings, package: str) -> Surroundings:
+    """Return surroundings with one more package; if it brings a device, there is no CUDA device."""
+    absent = beside.absent - {package} | ({CUDA} if package in devices() else set())
+    return replace(beside, windows={**beside.windows, package: ""}, absent=frozenset(absent))
 
 
 def is_candidate(version: str) -> bool:

@@ -20,6 +20,9 @@ from envcheck.core.versions import parse
 PYTHON = "python"
 """The package name that stands for the interpreter in a comparison."""
 
+CUDA = "a CUDA device"
+"""The package name that stands for a CUDA device that torch can use; no package has such a name."""
+
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
@@ -233,6 +236,19 @@ def packages_of(condition: Condition) -> frozenset[str]:
             return frozenset({path.split(".")[0]})
         case Installed(package) | Compared(package) | PartCompared(package):
             return frozenset({package})
+
+
+def optional_packages(condition: Condition) -> frozenset[str]:
+    """Return the packages of which a condition asks whether any version is installed."""
+    match condition:
+        case Negated(inner):
+            return optional_packages(inner)
+        case AllOf(parts) | AnyOf(parts):
+            return frozenset().union(*map(optional_packages, parts))
+        case Installed(package, ()):
+            return frozenset({package})
+        case _:
+            return frozenset()
 
 
 def _installed(package: str, floors: tuple[str, ...], beside: Surroundings) -> Tri:

@@ -23,7 +23,7 @@ from envcheck.atlas.conditions import (
     all_of,
     decide,
 )
-from envcheck.atlas.entries import PackageEntry, distribution_of, elsewhere
+from envcheck.atlas.entries import PackageEntry, devices, distribution_of, elsewhere
 from envcheck.atlas.offers import ReleaseOffers, Way
 from envcheck.atlas.python_names import is_of_python, lost_in
 from envcheck.atlas.release_modules import ModuleForm
@@ -230,8 +230,11 @@ class EntryWalk:
 
 
 def this_stack() -> Surroundings:
-    """Return the surroundings when no other release is given: only packages assumed absent are known."""
-    return Surroundings(absent=elsewhere())
+    """Return the surroundings when no other release is given: only packages assumed absent are known.
+
+    A package for another device is left open, because code for it counts where it is installed.
+    """
+    return Surroundings(absent=elsewhere() - devices())
 
 
 @lru_cache(maxsize=65536)

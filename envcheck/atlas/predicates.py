@@ -20,6 +20,7 @@ from typing import TypeAlias
 
 from envcheck.atlas.conditions import (
     ALWAYS,
+    CUDA,
     NEVER,
     PYTHON,
     UNREADABLE,
@@ -83,6 +84,15 @@ _TRUE_ON_LINUX = frozenset(
     }
 )
 """Names that are present, or answer yes, in every published build of torch for Linux."""
+
+_DEVICES = {
+    "torch.cuda.is_available": Installed(CUDA),
+    "torch.npu.is_available": Installed("torch-npu"),
+}
+"""What torch says about the devices of a machine, with the condition under which it says yes."""
+
+_PUT_INTO_TORCH = {"torch.npu": Installed("torch-npu")}
+"""Names of torch that another package adds, and the condition under which they are there."""
 
 _PACKAGE_CHECK = re.compile(r"_?is_package_available")
 _PAIR = 2
@@ -461,6 +471,8 @@ class GuardReader:
             return (call_method(function.value, function.name, values),)
         if isinstance(function, PathOf) and function.path in _TRUE_ON_LINUX:
             return (ALWAYS,)
+        if isinstance(function, PathOf) and function.path in _DEVICES and not values:
+            return (_DEVICES[function.path],)
         if name in _SAME_VERSION:
             return (str(first) if isinstance(first, float) else first,)
         if name in _PASSED_ON:
@@ -507,7 +519,7 @@ class GuardReader:
         match values:
             case [PathOf(path), str(name)]:
                 whole = f"{path}.{name}"
-                return ALWAYS if whole in _TRUE_ON_LINUX else HasName(whole)
+                return ALWAYS if whole in _TRUE_ON_LINUX else _PUT_INTO_TORCH.get(whole) or HasName(whole)
             case _:
                 return OPAQUE
 

@@ -3,6 +3,7 @@
 A file `gaps/peft.toml` holds what the releases of peft ask of other packages. Its tables are named by entry
 and partner. A row gives the kind, what is asked for, the releases that ask, the partner's releases that lack
 it, and the places in the code. Releases are spans, both ends included: `0.16.0..0.17.1, 0.18.0`.
+An entry such as `import verl.workers.actor beside torch-npu` asks only where that third package is installed.
 `envcheck matrix harvest` writes the files. `packages.toml` names the entries that few users reach.
 """
 
@@ -22,6 +23,15 @@ _PARTS = ("kind", "needs", "releases", "lacking", "places")
 
 WITHOUT = " without "
 """Precedes, in an entry, an environment variable that turns the check off; such a failure is a warning."""
+
+BESIDE = " beside "
+"""Precedes, in an entry, a third package without which the code does not ask; such a failure is a warning."""
+
+
+def companion_of(entry: str) -> str:
+    """Return the third package that has to be installed for an entry to fail; empty if there is none."""
+    return entry.partition(BESIDE)[2]
+
 
 VERBS = {
     "name": "needs",
@@ -85,7 +95,7 @@ def _read_texts(texts: Mapping[str, str], releases: Mapping[str, tuple[str, ...]
     provided = _tuples(listed.get("python", {}).get("provided_by", {}))
     optional = {entry for package in packages.values() for entry in package.get("optional", ())}
     every = (row for partners in rows.values() for found in partners.values() for row in found)
-    optional |= {row.entry for row in every if WITHOUT in row.entry}
+    optional |= {row.entry for row in every if WITHOUT in row.entry or BESIDE in row.entry}
     trainers = _tuples({name: row["trainers"] for name, row in packages.items() if "trainers" in row})
     called_if = {name: str(row["called_if"]) for name, row in packages.items() if "called_if" in row}
     imported_if = {name: str(row["imported_if"]) for name, row in packages.items() if "imported_if" in row}

@@ -22,6 +22,7 @@ from envcheck.core.rules import (
     Source,
     Span,
 )
+from envcheck.knowledge.atlas import BESIDE, companion_of
 from envcheck.rules.atlas import (
     JudgedReleases,
     broken_rows,
@@ -121,7 +122,9 @@ def _broken_rules(
         rows = [
             row
             for row in broken
-            if not (fits and row.kind in _COMPILED) and not _provided(row, atlas, installed)
+            if not (fits and row.kind in _COMPILED)
+            and not _provided(row, atlas, installed)
+            and _has_companion(row, installed)
         ]
         imports = [row for row in rows if not _is_call(row.entry)]
         worst = min(imports, key=lambda row: _reach(row, atlas), default=None)
@@ -140,6 +143,12 @@ def _provided(row: AtlasRow, atlas: Atlas, installed: Collection[str]) -> bool:
     """Return whether a package is here that has the module which Python dropped: setuptools has distutils."""
     providers = atlas.provided_by.get(row.needs.split(".", 1)[0], ()) if row.partner == PYTHON else ()
     return any(each in installed for each in providers)
+
+
+def _has_companion(row: AtlasRow, installed: Collection[str]) -> bool:
+    """Return whether the third package is here, beside which alone the entry fails, or there is none."""
+    companion = companion_of(row.entry)
+    return not companion or companion in installed
 
 
 def _by_training(rows: Sequence[AtlasRow], atlas: Atlas) -> list[list[AtlasRow]]:
@@ -166,6 +175,7 @@ def rules_of(atlas: Atlas, packages: Iterable[str]) -> Iterator[Rule]:
                 for row in atlas.rows[package][partner]
                 if not (row.kind in _COMPILED and _unused(atlas, package, present))
                 and not _provided(row, atlas, present)
+                and _has_companion(row, present)
             ]
             for entry in dict.fromkeys(row.entry for row in rows):
                 of_entry = [row for row in rows if row.entry == entry]
@@ -211,8 +221,11 @@ def _rule_on(
     """Return the rule on rows of one entry: a table for each combination of spans and each training."""
     package, partner, entry = rows[0].package, rows[0].partner, rows[0].entry
     spans = dict.fromkeys((row.releases, row.lacking) for row in rows)
+    companion = companion_of(entry)
+    there = Clause(package_key(companion), Kind.VERSION, ((Comparison("present", True),),), "present")
+    beside = (there,) if companion else ()
     tables = tuple(
-        (_within(package_key(package), releases), _within_partner(partner, lacking), *training)
+        (_within(package_key(package), releases), _within_partner(partner, lacking), *beside, *training)
         for releases, lacking in spans
         for training in trainings
     )
@@ -287,7 +300,10 @@ def _next_minor(release: str) -> str:
 
 
 def _entry_name(entry: str, package: str) -> list[str]:
-    """Return the last part of an id: none for `import peft`, `SFTTrainer.train` for a method."""
+    """Return the last parts of an id: none for `import peft`, `SFTTrainer.train` for a method."""
+    entry, _, companion = entry.partition(BESIDE)
+    if companion:
+        return [*_entry_name(entry, package), companion]
     if entry == f"import {package.replace('-', '_')}":
         return []
     *owner, name = entry.partition("(")[0].split()[-1].split(".")
@@ -310,7 +326,7 @@ def _title(rows: Sequence[AtlasRow], release: str, other: str) -> str:
     more = f" and {len(rows) - 1} more" if len(rows) > 1 else ""
     if first.kind == "binary":
         return f"{package} was compiled for {first.needs}, not for {partner}"
-    return f"`{first.entry}` fails: {_failure(first, package, partner, more)}"
+    return f"`{first.entry.partition(BESIDE)[0]}` fails: {_failure(first, package, partner, more)}"
 
 
 def _spelled(package: str) -> str:

@@ -90,18 +90,42 @@ def test_an_unknown_guard_gives_no_verdict() -> None:
     assert missing({"peft/": f"if is_monday():\n    {WANTS_HYBRID}\n"}, TRANSFORMERS) == {}
 
 
-def test_a_guard_on_a_third_package_needs_that_package_to_be_required() -> None:
-    guarded = {
-        "peft/": f"from transformers.utils import is_vllm_available\nif is_vllm_available():\n    {WANTS_HYBRID}\n"
-    }
-    assert missing(guarded, TRANSFORMERS) == {}
-    assert missing(guarded, TRANSFORMERS, requires=("vllm",)) == {
-        "transformers.HybridCache": ("4.40.0", "5.0.0")
-    }
-    elsewhere = {
-        "peft/": f"from transformers.utils import is_torch_npu_available\nif is_torch_npu_available():\n    {WANTS_HYBRID}\n"
-    }
-    assert missing(elsewhere, TRANSFORMERS) == {}
+def entries(peft: str, requires: tuple[str, ...] = ()) -> list[str]:
+    gaps = find_missing_names(reader("peft", {"1.0": {"peft/": peft}}, requires=requires), TRANSFORMERS)
+    return [gap.entry for gap in gaps]
+
+
+def test_a_guard_on_a_third_package_is_named_unless_it_is_required() -> None:
+    guarded = (
+        f"from transformers.utils import is_vllm_available\nif is_vllm_available():\n    {WANTS_HYBRID}\n"
+    )
+    assert entries(guarded) == ["import peft beside vllm"]
+    assert entries(guarded, requires=("vllm",)) == ["import peft"]
+    of_no_package = guarded.replace("vllm", "somewhere")
+    assert entries(of_no_package) == []
+    without_it = guarded.replace("if is_vllm", "if not is_vllm")
+    assert entries(without_it) == []
+    in_a_release = guarded.replace("available():", 'available("0.9"):')
+    assert entries(in_a_release) == []
+
+
+def test_what_fails_anyway_is_not_told_beside_a_third_package() -> None:
+    both = f"from transformers.utils import is_vllm_available\n{WANTS_HYBRID}\nif is_vllm_available():\n    {WANTS_HYBRID}\n"
+    assert entries(both) == ["import peft"]
+
+
+def test_code_for_another_device_asks_beside_its_package() -> None:
+    device = "import torch\nfrom transformers.utils import is_torch_npu_available\n"
+    npu = f"{device}if is_torch_npu_available():\n    {WANTS_HYBRID}\n"
+    assert entries(npu) == ["import peft beside torch-npu"]
+    second = f"{device}if torch.cuda.is_available():\n    import flash_attn\nelif torch.npu.is_available():\n    {WANTS_HYBRID}\n"
+    assert entries(second) == ["import peft beside torch-npu"]
+    added = f"{device}if hasattr(torch, 'npu'):\n    {WANTS_HYBRID}\n"
+    assert entries(added) == ["import peft beside torch-npu"]
+    everywhere_else = f"{device}if not is_torch_npu_available():\n    {WANTS_HYBRID}\n"
+    assert entries(everywhere_else) == ["import peft"]
+    with_cuda = f"{device}if torch.cuda.is_available():\n    {WANTS_HYBRID}\n"
+    assert entries(with_cuda) == []
 
 
 def test_below_a_hidden_minimum_the_partner_counts_as_absent() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from envcheck.atlas.conditions import (
     ALWAYS,
+    CUDA,
     NEVER,
     PYTHON,
     UNREADABLE,
@@ -68,7 +69,8 @@ from packaging.version import parse
         ("hasattr(torch.nn.functional, 'rms_norm')", HasName("torch.nn.functional.rms_norm")),
         ("torch.distributed.is_available()", ALWAYS),
         ("sys.platform == 'win32'", NEVER),
-        ("torch.cuda.is_available()", UNREADABLE),
+        ("torch.cuda.is_available()", Installed(CUDA)),
+        ("torch.cuda.is_available(1)", UNREADABLE),
         ("something_else()", UNREADABLE),
     ],
 )

@@ -213,6 +213,28 @@ def test_what_a_trainer_calls_counts_where_that_trainer_is_used(atlas: Atlas) ->
     assert verdicts("") == (0, 1), "without a training it is a condition"
 
 
+def test_what_fails_beside_a_third_package_counts_where_it_is_installed() -> None:
+    row = '["name", "transformers.Unpad", "0.5.0", "4.56.0", "verl/actor.py:42"]'
+    gaps = f'read = 2026-11-29\n["import verl.workers.actor beside torch-npu"]\ntransformers = [{row}]\n'
+    releases = {"verl": ("0.5.0", "0.6.0"), "transformers": ("4.55.0", "4.56.0")}
+    atlas = read_atlas({"gaps/verl.toml": gaps}, releases)
+    pair = {"verl": "0.5.0", "transformers": "4.56.0"}
+
+    assert list(rules_here(atlas, pair)) == []
+    assert list(rules_of(atlas, pair)) == []
+    (rule,) = rules_here(atlas, {**pair, "torch-npu": "2.7.1"})
+
+    assert (rule.id, rule.severity) == ("atlas:verl:transformers:actor:torch-npu", Severity.WARNING)
+    assert rule.title == (
+        "`import verl.workers.actor` fails: verl 0.5.0 needs transformers.Unpad, which transformers 4.56.0 lacks"
+    )
+    assert [clause.key for clause in rule.when[0]] == ["pkg.verl", "pkg.transformers", "pkg.torch-npu"]
+    (finding,) = judge.judge(
+        inventory('[pkg]\nverl = "0.5.0"\ntransformers = "4.56.0"\ntorch-npu = "2.7.1"\n'), [rule]
+    ).findings
+    assert finding.verdict is Verdict.BROKEN
+
+
 def test_a_method_that_does_not_take_a_call_is_said_from_both_sides() -> None:
     row = '["override", "transformers.Trainer.log(2 arguments)", "0.12.0", "4.47.0", "trl/sft.py:4"]'
     gaps = f'read = 2026-11-23\n["trl.SFTTrainer.train(...)"]\ntransformers = [{row}]\n'
