@@ -20,6 +20,8 @@ _COMPARISONS: Mapping[str, Any] = {">=": ge, "<=": le, "!=": ne, ">": gt, "<": l
 
 _COMMAND_OF_ITS_OWN = pattern(r"[A-Za-z][\w-]*")
 _PROOFS = 2  # number of `proofs` that prove a trainer; a user's own script may have one by chance
+_PROOFS_OF_UNREAD = 4  # of a program that is not all here, and itself imports nothing that trains
+_NAME = pattern(r"\w+(?:\.\w+)*")
 
 _HAVE_TRAINERS = frozenset({"transformers", "trl", "sentence_transformers", "setfit", "unsloth"})
 _STARTS_PROCESSES = frozenset(
@@ -43,6 +45,9 @@ LAUNCHED_BY = "launched_by"
 
 STARTED = "started_processes"
 """The name in a condition for how many processes a launcher starts."""
+
+FORM = "form"
+"""The name in a condition for the form of the document: json, yaml, arguments."""
 
 CODE = "code"
 """The name in a condition whose value must be a function that the program's code calls."""
@@ -122,16 +127,24 @@ class DialectContext:
     def _code_has_no_trainer(self, proofs: AbstractSet[str]) -> bool:
         """Return whether no name in the program's code contains `trainer` or that of a trainer's arguments.
 
-        Some of the code may be unread if the program itself defines the options that would prove the trainer.
+        A class of the program itself without a base does not count, nor do variables if there is one: they
+        hold an object of it. Some of the code may be unread if the program itself defines the options that
+        would prove the trainer. It may also be unread if there are few of them and what was read takes
+        nothing but tokenizers from a library with trainers: any program may have options of these names.
         """
         source = self.document.source
         if source is None:
             return False
         unread = source.unresolved - {*self.dialect.libraries}
-        if unread and not proofs <= source.options.keys():
+        few = len(proofs) < _PROOFS_OF_UNREAD and all("Tokenizer" in name for name in source.of_libraries)
+        if unread and not few and not proofs <= source.options.keys():
             return False
         words = ("trainer", "trainingarguments") if unread else ("trainer",)
-        return not any(word in name.lower() for name in source.names | source.calls for word in words)
+        own_classes = source.own_classes - source.of_libraries
+        own = {name for name in own_classes if "trainer" in name.lower()}
+        named = {name for name in source.names | source.calls if _NAME.fullmatch(name)}
+        found = (name for name in named if name.rpartition(".")[2] not in own)
+        return not any(word in name.lower() for name in found if not (own and name.islower()) for word in words)
 
     # --- releases -----------------------------------------------------------------------------------
 
@@ -195,6 +208,8 @@ class DialectContext:
             return self._matches_given(name, expected)
         if name in (PROGRAM, COMMAND, LAUNCHED_BY):
             return Tri.of(self._is_started_by(name, str(expected)))
+        if name == FORM:
+            return Tri.of(self.document.form == expected)
         if name == CODE:
             return Tri.of(self.document.source is not None and expected in self.document.source.calls)
         value = self._started() if name == STARTED else self._value_or_default(name)

@@ -54,7 +54,8 @@ class DialectRow(NamedTuple):
 class Implied(NamedTuple):
     """A fact that follows from several settings; without a value it is Absent.
 
-    A `[[default]]` row has the same fields and counts only if nothing else states its fact.
+    A `[[default]]` row has the same fields and counts only if nothing else states its fact. If it has a reason
+    in `unknown`, its fact is Unknown.
     """
 
     key: str
@@ -62,6 +63,7 @@ class Implied(NamedTuple):
     value: Value | None = None
     versions: str = ""
     package: str = ""
+    unknown: str = ""
 
 
 class Family(NamedTuple):

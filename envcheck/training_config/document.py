@@ -71,6 +71,8 @@ class ProgramSource(NamedTuple):
     outside: frozenset[str] = frozenset()
     read_options: frozenset[str] | None = None
     bodies: frozenset[str] = frozenset()
+    own_classes: frozenset[str] = frozenset()
+    of_libraries: frozenset[str] = frozenset()
 
 
 class Document(NamedTuple):

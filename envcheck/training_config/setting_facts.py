@@ -164,8 +164,10 @@ def default_facts(context: DialectContext) -> Iterator[Fact]:
             yield Fact(key, Unknown("its value is not one that can be read", asked=False), refused[key])
             continue
         value, *others = dict.fromkeys(row.value for row in rows)
-        if others:
-            reading: Reading = Unknown(
+        if rows[0].unknown:
+            reading: Reading = Unknown(rows[0].unknown)
+        elif others:
+            reading = Unknown(
                 f"its default depends on the release of {rows[0].package}", asked=False
             )
         else:

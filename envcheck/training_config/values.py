@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from envcheck.core.facts import Unknown
@@ -55,6 +56,11 @@ def as_number(value: SettingValue, *, as_text: bool = True) -> int | float | Non
 
 
 _MAX_FLOAT = 10**300
+
+
+def compact(number: float) -> int | float:
+    """Return a whole number as an integer; others, infinity and NaN stay as they are."""
+    return int(number) if math.isfinite(number) and number == int(number) else number
 
 
 def same(value: SettingValue, other: SettingValue) -> bool:

@@ -19,6 +19,7 @@ from envcheck.training_config.programs.values import (
     either,
     is_list,
 )
+from envcheck.training_config.values import compact
 
 _WITHOUT_VALUE = ("store_true", "store_false", "store_const", "append_const", "count", "version", "help")
 _SETTING = re.compile(r"\+{0,2}([A-Za-z_][\w.]*)=(.*)", re.DOTALL)
@@ -205,9 +206,7 @@ def typed(value: Value) -> Value:
     if value.lower() in ("true", "false"):
         return value.lower() == "true"
     number = converted("float", value) if _NUMBER.fullmatch(f"-{value.lstrip('-')}") else MISSING
-    if not isinstance(number, float):
-        return value
-    return int(number) if number == int(number) else number
+    return compact(number) if isinstance(number, float) else value
 
 
 def _beginning(word: Value) -> str:

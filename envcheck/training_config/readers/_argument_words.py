@@ -11,7 +11,7 @@ from envcheck.training_config.document import Scalar, Setting, SettingValue
 from envcheck.training_config.launch_scripts.values import Argument
 from envcheck.training_config.readers import arguments
 from envcheck.training_config.source_lines import SourceLines
-from envcheck.training_config.values import as_number
+from envcheck.training_config.values import as_number, compact
 
 CONFIG_FILES = (".yaml", ".yml", ".json", ".toml")
 _KEY = re.compile(r"\+{0,2}[A-Za-z_][\w.]*")
@@ -24,7 +24,7 @@ def option_value(value: SettingValue) -> Scalar | Unknown:
     if value == "" or value.lower() in ("true", "false"):
         return value.lower() != "false"
     number = as_number(value)
-    return value if number is None else int(number) if number == int(number) else number
+    return value if number is None else compact(number)
 
 
 def settings_of(

@@ -25,6 +25,7 @@ from envcheck.training_config.programs.parsers import GivenArguments
 from envcheck.training_config.programs.values import Record, is_known, is_list
 from envcheck.training_config.readers import Beside, json_text, toml_text, yaml_text
 from envcheck.training_config.readers._file_contents import own_classes
+from envcheck.training_config.readers._known_calls import LIBRARIES
 from envcheck.training_config.readers._program_files import LARGEST, program_texts
 
 _NOT_FOLLOWED = frozenset(
@@ -119,6 +120,8 @@ class LaunchedProgram:
             frozenset(call for code in codes for call in code.calls),
             frozenset(module.partition(".")[0] for module in modules),
             outside=frozenset(_outside(modules, [path for path, _ in files])),
+            own_classes=frozenset().union(*(code.own_classes for code in codes)),
+            of_libraries=frozenset().union(*(code.of_libraries for code in codes)),
         )
         return ProgramCode(source, {name: base for code in codes for name, base in code.bases})
 
@@ -235,6 +238,8 @@ class _ProgramFile(NamedTuple):
     options: tuple[tuple[str, Scalar], ...]
     imports: tuple[tuple[str, int], ...]
     bases: tuple[tuple[str, str], ...]
+    own_classes: frozenset[str]  # without a base
+    of_libraries: frozenset[str]  # what `_imported_from_libraries` yields
 
 
 @lru_cache(maxsize=256)
@@ -254,7 +259,19 @@ def _code(text: str) -> _ProgramFile | None:
         tuple(_options(nodes)),
         tuple(_imports(nodes)),
         tuple(own_classes(nodes)),
+        frozenset(node.name for node in nodes if isinstance(node, ast.ClassDef) and not node.bases),
+        frozenset(_imported_from_libraries(nodes)),
     )
+
+
+def _imported_from_libraries(nodes: list[ast.AST]) -> Iterator[str]:
+    """Yield what a file imports from the libraries that define the known trainers, or their own names."""
+    for node in nodes:
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] in LIBRARIES:
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.Import):
+            packages = {alias.name.partition(".")[0] for alias in node.names}
+            yield from packages.intersection(LIBRARIES)
 
 
 def _outside(modules: Iterable[str], files: Sequence[str]) -> Iterator[str]:

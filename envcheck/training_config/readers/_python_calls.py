@@ -259,14 +259,14 @@ class _PythonFile:
         Of `arguments`, which make a trainer's arguments, it has what TrainingArguments says of precision, for
         the defaults.
 
-        A setting is Unknown if calls give it different values, or if its call runs only under a condition. As
-        an exception, a setting of a call that loads a model is known if all such calls agree on it, because
+        A setting is Unknown if calls give it different values, or if its call runs only under a condition; a
+        call that also runs under none is made in any case. As an exception, a setting of a call that loads a model is known if all such calls agree on it, because
         one runs.
         """
         settings: dict[str, Setting] = {}
         loads = [self._arguments.settings(call, f"{MODEL}.") for call, _ in calls if call.name == MODEL]
         loaded = [{setting.name: setting.value for setting in each} for each in loads]
-        in_each_branch = _in_each_branch(calls)
+        called = _in_each_branch(calls) | {call.name for call, condition in calls if not condition}
         for call, condition in calls:
             names = tuple(name for name, _, _ in self._arguments.keywords(call) if name)
             place = self._arguments.place(call.node, self._arguments.file_of(call))
@@ -279,7 +279,7 @@ class _PythonFile:
                 why = Unknown(f"{call.name} is called only where {condition}")
                 inner = [
                     setting
-                    if _agreed(setting, loaded) or setting.name in in_each_branch
+                    if _agreed(setting, loaded) or setting.name in called
                     else setting._replace(value=why)
                     for setting in inner
                 ]
