@@ -7,13 +7,14 @@ set stays one of the environment. Functions of make are not evaluated.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 MAKEFILES = ("GNUmakefile", "makefile", "Makefile")
 """The names that make looks for, in this order."""
 
-_CONTINUED = re.compile(r"\\\r?\n[ \t]*")
+_CONDITIONAL = re.compile(r"(?:ifn?eq|ifn?def|define|export|unexport|vpath|override)\b|\$\(")
 _VARIABLE = re.compile(r"(?:export[ \t]+|override[ \t]+)?([A-Za-z_]\w*)[ \t]*(\?|\+|::?)?=[ \t]*(.*)")
 _RULE = re.compile(r"([\w./ %-]+?)[ \t]*::?(?!=)[ \t]*([^;]*)")
 _INCLUDE = re.compile(r"-?include[ \t]+([\w./-]+)[ \t]*")
@@ -23,12 +24,19 @@ _DEEPEST = 8  # variables that name one another
 _LONGEST = 1 << 16
 
 
+class MakeCommand(NamedTuple):
+    """A command of a target, and its line in the makefile."""
+
+    text: str
+    line: int
+
+
 class _Rules(NamedTuple):
     """Hold the content of a makefile: variables, and the needs and commands of each target."""
 
     variables: dict[str, str]
     needs: dict[str, list[str]]
-    commands: dict[str, list[str]]
+    commands: dict[str, list[MakeCommand]]
 
 
 def make_script(
@@ -45,18 +53,56 @@ def make_script(
     order: list[str] = []
     for target in wanted:
         _visit(target, rules, order, [])
-    lines = [_expanded(line, rules.variables, 0) for target in order for line in rules.commands[target]]
+    lines = [_expanded(each.text, rules.variables, 0) for target in order for each in rules.commands[target]]
     return "\n".join(f"( {line} )" for line in lines)[:_LONGEST]
+
+
+def is_makefile(text: str) -> bool:
+    """Return whether a text has a rule with a command, which begins with a tab, before anything else is said."""
+    for line, following in pairwise(_joined(text)):
+        plain = line.text.partition("#")[0].strip()
+        if _RULE.fullmatch(plain) and following.text.startswith("\t"):
+            return True
+        if plain and not any(form.fullmatch(plain) for form in (_RULE, _VARIABLE, _INCLUDE)):
+            return _CONDITIONAL.match(plain) is not None
+    return False
+
+
+def every_command(text: str, beside: Callable[[str], str | None]) -> list[MakeCommand]:
+    """Return the commands of every target of a makefile, with the variables in them put in.
+
+    Those of a file that it includes are left out.
+    """
+    rules = _Rules({}, {}, {})
+    _read(text, rules, beside)
+    own = {each.line for each in _joined(text) if each.text.startswith("\t")}
+    found = [each for commands in rules.commands.values() for each in commands if each.line in own]
+    return [each._replace(text=f"( {_expanded(each.text, rules.variables, 0)} )") for each in found]
+
+
+def _joined(text: str) -> Iterator[MakeCommand]:
+    """Yield the lines of a makefile with those that continue them, and the number of the first."""
+    pending, start = "", 0
+    for number, line in enumerate(text.splitlines(), 1):
+        start = start if pending else number
+        pending = f"{pending} {line.lstrip()}" if pending else line
+        if not pending.endswith("\\"):
+            yield MakeCommand(pending, start)
+            pending = ""
+        else:
+            pending = pending[:-1]
+    if pending:
+        yield MakeCommand(pending, start)
 
 
 def _read(text: str, rules: _Rules, beside: Callable[[str], str | None]) -> None:
     current: list[str] = []
-    for line in _CONTINUED.sub(" ", text).splitlines():
-        if line.startswith("\t"):
+    for line in _joined(text):
+        if line.text.startswith("\t"):
             for target in current:
-                rules.commands[target].append(line.strip().lstrip("@-+"))
+                rules.commands[target].append(line._replace(text=line.text.strip().lstrip("@-+")))
             continue
-        plain = line.partition("#")[0].strip()
+        plain = line.text.partition("#")[0].strip()
         if variable := _VARIABLE.fullmatch(plain):
             _set(rules.variables, variable)
         elif included := _INCLUDE.fullmatch(plain):

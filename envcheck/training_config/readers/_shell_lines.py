@@ -35,20 +35,21 @@ def documents(
         found = _launch_documents.documents(text, file, beside, depth)
     except InputError as error:
         raise InputError(_placed(error.place, numbers), error.problem) from None
-    return tuple(_moved(document, numbers) for document in found)
+    return tuple(_moved(document, file, numbers) for document in found)
 
 
-def _moved(document: Document, numbers: Sequence[int]) -> Document:
-    """Return the document with its places changed to those in the file."""
+def _moved(document: Document, file: str, numbers: Sequence[int]) -> Document:
+    """Return the document with its places in the text changed to those in the file; others stay."""
+
+    def moved(place: Place) -> Place:
+        return _placed(place, numbers) if place.file == file else place
+
     settings = tuple(
-        setting._replace(
-            name_place=_placed(setting.name_place, numbers), place=_placed(setting.place, numbers)
-        )
+        setting._replace(name_place=moved(setting.name_place), place=moved(setting.place))
         for setting in document.settings
     )
     diagnostics = tuple(
-        each._replace(places=tuple(_placed(place, numbers) for place in each.places))
-        for each in document.diagnostics
+        each._replace(places=tuple(moved(place) for place in each.places)) for each in document.diagnostics
     )
     return document._replace(settings=settings, diagnostics=diagnostics)
 

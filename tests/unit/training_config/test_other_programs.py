@@ -444,3 +444,28 @@ def test_trainers_that_subclass_online_dpo_train_by_it(tmp_path: Path, trainer: 
 def test_the_gpu_that_trl_starts_vllm_on_is_read(tmp_path: Path) -> None:
     script = "python grpo.py --use_vllm true --vllm_device cuda:0 --num_generations 4\n"
     assert facts(tmp_path, {"run.sh": script})["vllm_device"] == "cuda:0"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("Dockerfile", 'FROM base:1\nENV A=1\nENV B=1\nENV C=1\nENV D=1\nENV E=1\nCMD ["python", "t.py", "--x"]\n'),
+        ("Makefile", "A = 1\nB = 1\nC = 1\nD = 1\nE = 1\ntrain:\n\techo train\n\techo now\n\tpython t.py --x\n"),
+    ],
+)
+def test_a_setting_of_the_program_is_placed_in_its_own_file(tmp_path: Path, name: str, text: str) -> None:
+    program = (
+        "from peft import LoraConfig, get_peft_model\n"
+        "from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
+        'model = get_peft_model(AutoModelForCausalLM.from_pretrained("m"), LoraConfig(r=8))\n'
+        'Trainer(model, TrainingArguments("o")).train()\n'
+    )
+    found = read(tmp_path, {name: text, "t.py": program}).facts
+    source = next(fact.source for fact in found if fact.key == "train.adapter")
+    assert source.removeprefix(f"{tmp_path}/").startswith("t.py:3:")
+
+
+def test_a_command_of_a_makefile_that_may_train_and_is_no_shell_command_is_an_error(tmp_path: Path) -> None:
+    text = "train:\n\tif $(call f,x); then torchrun t.py\n"
+    with pytest.raises(InputError, match="Makefile:2"):
+        read(tmp_path, {"Makefile": text})
