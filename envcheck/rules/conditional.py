@@ -45,7 +45,8 @@ def conditional_findings(judgement: Judgement, inventory: Inventory, habits: Hab
         table = _table_that_versions_match(waiting)
         if not table:
             continue
-        likelihood = _likelihood(waiting, habits) * (1.0 if any(map(_is_narrow, table)) else _ANY_VERSION)
+        narrow = any(_is_narrow(clause, waiting.rule) for clause in table)
+        likelihood = _likelihood(waiting, habits) * (1.0 if narrow else _ANY_VERSION)
         evidence = tuple(evidence_of(table, inventory, None))
         severity = waiting.rule.severity
         finding = Finding(waiting.rule, Verdict.CONDITIONAL, severity, evidence, conditions=waiting.open)
@@ -56,7 +57,8 @@ def conditional_findings(judgement: Judgement, inventory: Inventory, habits: Hab
 
 def later_release_avoids(finding: Finding) -> bool:
     """Return whether a conditional finding is about these versions; if not, it is about settings alone."""
-    return any(map(_is_narrow, _matched_clauses(finding.rule, finding.conditions)))
+    matched = _matched_clauses(finding.rule, finding.conditions)
+    return any(_is_narrow(clause, finding.rule) for clause in matched)
 
 
 def failing_under_any_trainer(
@@ -125,8 +127,11 @@ def _is_bound(clause: Clause) -> bool:
     )
 
 
-def _is_narrow(clause: Clause) -> bool:
-    return clause.kind is Kind.VERSION and any(test.op in _NARROW for test in _tests(clause))
+def _is_narrow(clause: Clause, rule: Rule) -> bool:
+    """Return whether a later release leaves a bound, and the rule does not say that this cures nothing."""
+    if clause.key in rule.no_cure or clause.kind is not Kind.VERSION:
+        return False
+    return any(test.op in _NARROW for test in _tests(clause))
 
 
 def _tests(clause: Clause) -> Iterator[Comparison]:
