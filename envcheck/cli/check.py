@@ -14,8 +14,9 @@ FilesArgument = Annotated[
     CommandArgument(
         metavar="FILE...",
         help="requirements.txt, pyproject.toml, environment.yml, a Dockerfile, or a lock: pylock.toml, "
-        "uv.lock, poetry.lock, pdm.lock, pixi.lock, conda-lock.yml. '-' is standard input: lines of a "
-        "requirements.txt, such as pip freeze prints.",
+        "uv.lock, poetry.lock, pdm.lock, pixi.lock, conda-lock.yml; a folder with such files; or "
+        "requirements such as torch==2.6.0. '-' is standard input: lines of a requirements.txt, such as pip "
+        "freeze prints.",
         callback=options.announced,
     ),
 ]

@@ -22,7 +22,11 @@ class LogFormat(Enum):
 
 LogArgument = Annotated[
     str,
-    CommandArgument(metavar="[LOG]", help="Log file, gzipped or not; '-' is standard input."),
+    CommandArgument(
+        metavar="[LOG]",
+        help="Log file, gzipped or not; '-' is standard input. Words that name no file are the message "
+        "itself.",
+    ),
 ]
 FormatOption = Annotated[LogFormat, CommandOption("--format", help="text for people, or json for programs.")]
 

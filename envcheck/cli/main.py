@@ -113,9 +113,9 @@ def _error_line(error: Exception) -> tuple[str, int]:
         return inline(str(error)), error.code  # a file name may contain a line feed
     if isinstance(error, EnvcheckError):
         return str(error), error.code
-    usage = getattr(error, "format_message", None)  # click's own exceptions
-    if callable(usage):
-        message = " ".join(str(usage()).split())  # click lists the choices of a missing argument line by line
-        return f"{message} (--help shows the options)", _USAGE_ERROR
+    if hasattr(error, "format_message"):  # click's own exceptions
+        from envcheck.cli import usage_errors
+
+        return usage_errors.describe(error), _USAGE_ERROR
     internal = f"internal error: {type(error).__name__}: {error} (ENVCHECK_DEBUG=1 shows where)"
     return internal, _INTERNAL_ERROR

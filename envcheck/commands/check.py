@@ -7,7 +7,17 @@ from pathlib import Path
 from typing import NamedTuple
 
 from envcheck import dependency_files
-from envcheck.commands import edits, examine, gate, judging, loading, ranges, tried_fixes, user_settings
+from envcheck.commands import (
+    check_inputs,
+    edits,
+    examine,
+    gate,
+    judging,
+    loading,
+    ranges,
+    tried_fixes,
+    user_settings,
+)
 from envcheck.commands.examine import ExamineRequest
 from envcheck.commands.planned_fixes import with_planned_fixes
 from envcheck.commands.published_requirements import (
@@ -22,7 +32,7 @@ from envcheck.core.i18n import ENGLISH, Language
 from envcheck.core.rules import Matrix, Severity, Target
 from envcheck.core.sanitize import inline
 from envcheck.dependency_files import DependencyList, ListedPackage
-from envcheck.host.files import STDIN, argument_name, is_pipe, read_argument, read_file
+from envcheck.host.files import read_file
 from envcheck.policy import decision
 from envcheck.policy.decision import Decision, DeclaredMachine, Settings
 from envcheck.policy.generated_findings import generated_finding
@@ -31,10 +41,6 @@ from envcheck.reports.findings import place_of
 
 _USUAL_PYTHON = "3.11"
 """The Python whose requirements are read of a list that names none."""
-
-
-_USUAL_LIST = "requirements.txt"
-"""The format of standard input and of pipes, whose names say nothing."""
 
 
 class Checked(NamedTuple):
@@ -150,12 +156,11 @@ def _is_python_version(text: str) -> bool:
 
 def _read_files(files: Sequence[str], context: _Context) -> list[DependencyList]:
     reading = dependency_files.ReadingContext(gate.read_beside, context.matrix.tables, context.python)
-    found: list[DependencyList] = []
-    for file in dict.fromkeys(files):
-        unnamed = file == STDIN or is_pipe(Path(file))
-        text = read_argument(file).decode("utf-8", "replace")
-        found += dependency_files.read(text, argument_name(file), reading, _USUAL_LIST if unnamed else "")
-    return found
+    return [
+        found
+        for where, text, file_name in check_inputs.read_inputs(files)
+        for found in dependency_files.read(text, where, reading, file_name)
+    ]
 
 
 def _judge_list(dependencies: DependencyList, context: _Context) -> tuple[Report, Plan | None]:

@@ -9,6 +9,7 @@ May import core. It must not judge what it reads or know which command needs it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -84,11 +85,21 @@ class ReadingContext(NamedTuple):
 
 
 class DependencyFormat(NamedTuple):
-    """One format: its name, whether it recognises a file by the file's name, and how it reads the text."""
+    """One format: its name, whether it recognises a file by the file's name, and how it reads the text.
+
+    `usual` is the narrower pattern of names by which such a file is found in a folder, in upper or lower
+    case; without it, `recognises` decides.
+    """
 
     kind: str
     recognises: Callable[[str], bool]
     read: Callable[[str, str, ReadingContext], tuple[DependencyList, ...]]
+    usual: str = ""
+
+    def is_usual(self, name: str) -> bool:
+        """Return whether a file in a folder is taken for one of this format, by its name."""
+        usual = re.fullmatch(self.usual, name, re.IGNORECASE) if self.usual else True
+        return bool(usual) and self.recognises(name)
 
 
 def every_format() -> tuple[DependencyFormat, ...]:

@@ -137,4 +137,4 @@ def _recognises(name: str) -> bool:
     return name.endswith((".yml", ".yaml")) and not name.endswith(("conda-lock.yml", "conda-lock.yaml"))
 
 
-LISTING = DependencyFormat("environment.yml", _recognises, read)
+LISTING = DependencyFormat("environment.yml", _recognises, read, r".*(?:environment|conda)[^/]*\.ya?ml")

@@ -24,4 +24,6 @@ def _recognises(name: str) -> bool:
     return name.endswith((".txt", ".in", ".lock")) and not name.endswith(_OTHER_LOCKS)
 
 
-LISTING = DependencyFormat("requirements.txt", _recognises, read)
+LISTING = DependencyFormat(
+    "requirements.txt", _recognises, read, r".*(?:requirements|constraints)[^/]*\.(?:txt|in)"
+)

@@ -1175,3 +1175,43 @@ def test_the_name_of_a_model_says_which_transformers_it_needs(tmp_path: Path, mo
     ran = check(tmp_path, "requirements.txt", "transformers==4.49.0\n", "--train", "train.py")
     assert (ran.code, "[model-type-newer-than-transformers]" in ran.out) == (code, code == 1), ran
     assert ("transformers==4.50.0" in ran.out) == (code == 1)
+
+
+# --- arguments that are no files --------------------------------------------------------------------
+
+
+def test_a_folder_stands_for_its_dependency_files(tmp_path: Path) -> None:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "requirements-dev.txt").write_text("torch==2.4.0\ndeepspeed==0.14.0\n")
+    (folder / "Dockerfile").write_text("FROM python:3.11\nRUN pip install torch==2.6.0\n")
+    (folder / "notes.txt").write_text("this is no list of packages\n")
+    (folder / "config.yaml").write_text("a: [\n")
+    ran = envcheck("check", "project", cwd=tmp_path)
+    assert (ran.code, ran.err) == (1, "")
+    assert "project/requirements-dev.txt:2:1: error" in ran.out
+    assert "judged  project/Dockerfile, project/requirements-dev.txt " in ran.out
+
+
+def test_a_folder_without_dependency_files_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("this is no list of packages\n")
+    ran = envcheck("check", ".", cwd=tmp_path)
+    assert (ran.code, ran.out, len(ran.err.splitlines())) == (2, "", 1)
+    assert ran.err.startswith(
+        "envcheck: .: a folder with no file that has the name of one of environment.yml"
+    )
+
+
+def test_requirements_may_be_arguments(tmp_path: Path) -> None:
+    ran = envcheck("check", "torch==2.4.0", "deepspeed>=0.14.0,<0.14.1", cwd=tmp_path)
+    assert (ran.code, ran.err) == (1, "")
+    assert "arguments:2:1: error" in ran.out
+    assert envcheck("check", "torch==2.4.0", cwd=tmp_path).code == 0
+    (tmp_path / "torch==2.4.0.txt").write_text("deepspeed==0.14.0\ntorch==2.4.0\n")
+    assert envcheck("check", "torch==2.4.0.txt", cwd=tmp_path).code == 1
+
+
+@pytest.mark.parametrize("argument", ["torch", "torch==", "missing.txt", "torch=2.4"])
+def test_what_is_neither_file_nor_requirement_is_one_line(argument: str, tmp_path: Path) -> None:
+    ran = envcheck("check", argument, cwd=tmp_path)
+    assert (ran.code, ran.err) == (2, f"envcheck: {argument}: no such file or directory\n")

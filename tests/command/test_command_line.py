@@ -612,3 +612,21 @@ def test_every_command_module_is_in_the_table() -> None:
         "program",
     }
     assert {path.stem for path in (ROOT / "envcheck/cli").glob("*.py")} - shared == set(COMMANDS)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "meant"),
+    [
+        (("pin", "zero3-lora"), "--target zero3-lora"),
+        (("doctor", "zero3-lora"), "--target zero3-lora"),
+        (("pin", "requirements.txt"), "--requirement requirements.txt"),
+        (("doctor", "requirements.txt"), "envcheck check requirements.txt"),
+        (("doctor", "run.sh"), "--train run.sh"),
+    ],
+)
+def test_a_misplaced_word_is_answered_with_what_takes_it(arguments: tuple[str, ...], meant: str) -> None:
+    one_line(envcheck(*arguments), 2, f"unexpected extra argument(s) ({arguments[1]}); did you mean {meant}?")
+
+
+def test_a_word_that_nothing_takes_is_answered_with_the_help() -> None:
+    one_line(envcheck("doctor", "what"), 2, "unexpected extra argument(s) (what) (--help shows the options)")

@@ -1597,3 +1597,27 @@ def test_a_package_that_is_installed_is_not_to_be_installed_again(
     ran = envcheck("explain", "log", "--facts", "facts.toml", cwd=tmp_path)
 
     assert f"    means   {means}\n    advice  {advice}" in ran.out
+
+
+# --- a message in the place of a log ----------------------------------------------------------------
+
+
+def test_a_message_may_stand_in_the_place_of_a_log(tmp_path: Path) -> None:
+    known = envcheck(
+        "explain", "cannot import name 'log' from 'torch.distributed.elastic.agent.server.api'", cwd=tmp_path
+    )
+    assert known.code == 1
+    assert "[deepspeed-elastic-log-import-torch24]" in known.out
+    assert "log     the text given: 1 line" in known.out
+
+
+def test_a_message_without_an_exception_is_a_failure_that_is_not_known(tmp_path: Path) -> None:
+    ran = envcheck("explain", "my step went wrong", cwd=tmp_path)
+    assert ran.code == 3
+    assert ran.out.startswith("Failed, cause not known: Error: my step went wrong\n")
+
+
+@pytest.mark.parametrize("name", ["train.log", "my train.log", "nothing"])
+def test_the_name_of_a_missing_log_is_no_message(name: str, tmp_path: Path) -> None:
+    ran = envcheck("explain", name, cwd=tmp_path)
+    assert (ran.code, ran.err) == (2, f"envcheck: {name}: no such file or directory\n")

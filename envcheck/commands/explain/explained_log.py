@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from envcheck import __version__, probes
@@ -19,7 +20,7 @@ from envcheck.commands.explain.reading import LogText, read_log
 from envcheck.commands.explain.relevance import is_of_cuda, may_be_about, with_kind_of_rule
 from envcheck.core.findings import Finding, Report
 from envcheck.core.rules import Matrix, Rule
-from envcheck.host.files import STDIN, STDIN_NAME, read_chunks, read_standard_input
+from envcheck.host.files import STDIN, STDIN_NAME, path_exists, read_chunks, read_standard_input
 from envcheck.host.machine import Host
 from envcheck.host.pty_passthrough import Gap
 from envcheck.knowledge import log_signatures
@@ -35,16 +36,40 @@ from envcheck.reports import code_conditions
 from envcheck.reports.explanation import Explanation, RefusedAnswer
 from envcheck.rules import conditional, derive
 
+_LOG_SUFFIXES = (".log", ".txt", ".out", ".err", ".gz")
+_GIVEN = "the text given"
+"""What reports call a message that is given instead of a log."""
+
 
 def explain_log(request: ExamineRequest, name: str, host: Host) -> Explanation:
-    """Explain the log of this name; `-` is standard input.
+    """Explain the log of this name; `-` is standard input, and words that name no file are the log itself.
 
     Raises:
         InputError: it cannot be read, or an argument is wrong.
     """
+    if not path_exists(Path(name)) and _is_message(name):
+        return _explain_message(request, name, host)
     if name == STDIN:
         return explain_chunks(request, STDIN_NAME, read_standard_input(), host)
     return explain_chunks(request, name, read_chunks(name), host)
+
+
+def _explain_message(request: ExamineRequest, text: str, host: Host) -> Explanation:
+    """Explain a message that is given instead of a log; whoever gives one has a failure.
+
+    Raises:
+        InputError: as `explain_chunks`.
+    """
+    message = text.encode("utf-8", "surrogateescape")
+    explained = explain_chunks(request, _GIVEN, [message], host)
+    if explained.diagnosis.failed:
+        return explained
+    return explain_chunks(request, _GIVEN, [b"Error: " + message], host)  # without the name of its exception
+
+
+def _is_message(text: str) -> bool:
+    """Return whether an argument is a message, such as `KeyError: 'x'`, and not the name of a log."""
+    return bool(re.search(r"\s", text.strip())) and not text.endswith(_LOG_SUFFIXES)
 
 
 def explain_chunks(

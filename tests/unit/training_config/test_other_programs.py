@@ -449,8 +449,14 @@ def test_the_gpu_that_trl_starts_vllm_on_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("Dockerfile", 'FROM base:1\nENV A=1\nENV B=1\nENV C=1\nENV D=1\nENV E=1\nCMD ["python", "t.py", "--x"]\n'),
-        ("Makefile", "A = 1\nB = 1\nC = 1\nD = 1\nE = 1\ntrain:\n\techo train\n\techo now\n\tpython t.py --x\n"),
+        (
+            "Dockerfile",
+            'FROM base:1\nENV A=1\nENV B=1\nENV C=1\nENV D=1\nENV E=1\nCMD ["python", "t.py", "--x"]\n',
+        ),
+        (
+            "Makefile",
+            "A = 1\nB = 1\nC = 1\nD = 1\nE = 1\ntrain:\n\techo train\n\techo now\n\tpython t.py --x\n",
+        ),
     ],
 )
 def test_a_setting_of_the_program_is_placed_in_its_own_file(tmp_path: Path, name: str, text: str) -> None:
