@@ -482,7 +482,7 @@ def _search_other_cuda(
 def _explain_dead_end(
     goal: LockTarget, dead_end: _DeadEnd, variant: Mapping[str, str], why_not: Sequence[str]
 ) -> str:
-    """Explain what conflicts and which single changes would help.
+    """Explain what conflicts and which changes would help, one or two together.
 
     `variant` holds versions with a torch for another CUDA, and `why_not` why no lock has it.
     """
@@ -498,7 +498,7 @@ def _explain_dead_end(
     lines += [f"  - {reason}" for reason in (*known, *found.conflict)]
     lines += [f"  the last attempt: {dead_end.last_failure}"] if dead_end.last_failure else []
     ways = [*([other_cuda.manual_install(variant, why_not)] if variant else []), *found.ways_out]
-    lines += ["fixes, each of them tried:" if ways else "none of the single changes that were tried helps"]
+    lines += [unpinned.TRIED if ways else unpinned.NONE_HELPS]
     lines += [f"  - {way}" for way in ways]
     if sources := unpinned.named_sources(dead_end.last_failure):
         lines += [unpinned.UNTRIED, f"  - {unpinned.allow_source(sources)}"]

@@ -6,6 +6,7 @@ search, the backend may still find one that the judge accepts, because it reads 
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -182,6 +183,8 @@ def _as_source(names: Sequence[str]) -> str:
     return f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} on the index as source only"
 
 
+TRIED = "fixes, each of them tried:"
+NONE_HELPS = "no change that was tried helps, nor do two together"
 UNTRIED = "a fix, not tried because it runs the packages' build code, now and on installation:"
 
 
@@ -233,7 +236,7 @@ def describe_clash(
     if sources:
         yield f"  - {_as_source(sources)}"
     ways = list(_ways_out(goal, problem, completer, unsolvable.reason))
-    yield "fixes, each of them tried:" if ways else "none of the single changes that were tried helps"
+    yield TRIED if ways else NONE_HELPS
     yield from (f"  - {way}" for way in ways)
     if sources:
         yield UNTRIED
@@ -257,29 +260,38 @@ def _names(text: str, package: str) -> bool:
 
 
 def _ways_out(goal: LockTarget, problem: SearchProblem, completer: Completer, reason: str) -> Iterator[str]:
-    """Yield each bound of the user without which the backend finds something that the judge accepts.
+    """Yield the user's bounds without which the backend finds something that the judge accepts.
 
-    Only bounds that the reason names are tried, three at most.
+    Only bounds that the reason names are tried, three at most. If none of them helps alone, each is tried
+    together with another bound, in three pairs at most.
     """
     named = set(re.findall(r"[\w-]+(?=[=<>!~]=|[<>])", reason))
-    bounds = [each for each in goal.requirements if each.wanted and each.specifier and each.package in named]
-    for requirement in bounds[:3]:
-        others = _without_bound(goal.requirements, requirement)
-        try:
-            found = choose_unpinned(
-                replace(goal, requirements=others), problem._replace(requirements=others), completer
-            )
-        except ExamineError:
-            continue
-        if isinstance(found, lock.Lock):
-            pins = {pin.name: pin.version for pin in found.pins}
-            names = (*goal.target.packages, requirement.package)
-            chosen = ", ".join(f"{name} {pins[name]}" for name in dict.fromkeys(names) if name in pins)
-            bound = f"{requirement.package}{requirement.specifier}"
-            yield f"without the bound {bound} ({requirement.origin}): {chosen}"
+    bounds = [each for each in goal.requirements if each.wanted and each.specifier]
+    blamed = [each for each in bounds if each.package in named][:3]
+    pairs = [pair for pair in itertools.combinations(bounds, 2) if any(each in blamed for each in pair)]
+    for changes in ([(each,) for each in blamed], pairs[:3]):
+        found = [way for dropped in changes for way in _without(goal, problem, completer, dropped)]
+        yield from found
+        if found:
+            return
 
 
-def _without_bound(
-    requirements: Iterable[UserRequirement], loosened: UserRequirement
-) -> tuple[UserRequirement, ...]:
-    return tuple(each._replace(specifier="") if each == loosened else each for each in requirements)
+def _without(
+    goal: LockTarget, problem: SearchProblem, completer: Completer, dropped: Sequence[UserRequirement]
+) -> Iterator[str]:
+    """Yield a sentence if the backend finds something without these bounds that the judge accepts."""
+    others = tuple(each._replace(specifier="") if each in dropped else each for each in goal.requirements)
+    try:
+        found = choose_unpinned(
+            replace(goal, requirements=others), problem._replace(requirements=others), completer
+        )
+    except ExamineError:
+        return
+    if isinstance(found, lock.Lock):
+        pins = {pin.name: pin.version for pin in found.pins}
+        names = (*goal.target.packages, *(each.package for each in dropped))
+        chosen = ", ".join(f"{name} {pins[name]}" for name in dict.fromkeys(names) if name in pins)
+        bound = ", and ".join(
+            f"without the bound {each.package}{each.specifier} ({each.origin})" for each in dropped
+        )
+        yield f"{bound}: {chosen}"

@@ -1,8 +1,10 @@
-"""Try single changes to a problem without a solution, and describe those with which a lock is found."""
+"""Try changes to a problem without a solution, and describe those with which a lock is found."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Collection, Iterator
+from typing import NamedTuple
 
 from envcheck.core import versions
 from envcheck.core.errors import NoSolutionError
@@ -10,54 +12,108 @@ from envcheck.core.facts import Fact, Known, Value, family
 from envcheck.core.rules import Rule
 from envcheck.resolution import resolver
 from envcheck.resolution.conflicts.view import FACT_NAMES, ConflictView, gpu_name
-from envcheck.resolution.resolver import SearchProblem
+from envcheck.resolution.resolver import Reason, SearchProblem
 from envcheck.rules import clauses, judge
 from envcheck.rules.fixes import bind_fix, trial_value
 
-
-def ways_out(view: ConflictView) -> Iterator[str]:
-    """Yield a sentence for each single change with which the search finds a lock, and that lock."""
-    problem = view.problem
-    for kind, *arguments in view.ordered_reasons():
-        match kind:
-            case "requirement":
-                yield from _without_bound(problem, int(arguments[0]))
-            case "until":
-                yield from _try_change(f"without {problem.until_by}", problem._replace(until=""))
-            case "python":
-                yield from _other_python(problem)
-            case "rule":
-                yield from _for_rule(view, view.rule(arguments[0]))
-            case _:
-                pass  # no person can change the other reasons
+_MOST_PAIRS = 40
+"""Number of pairs of changes that are tried; each takes one search."""
 
 
-def _try_change(label: str, changed: SearchProblem) -> Iterator[str]:
-    """Yield a sentence if the search finds a lock for the changed problem."""
-    try:
-        answer = resolver.solve(changed)
-    except NoSolutionError:
-        return
-    if answer.versions is not None:
+class _DeadEnd(NamedTuple):
+    """A changed problem without a lock: what was changed, in words, and what refuses every choice."""
+
+    change: Reason
+    label: str
+    problem: SearchProblem
+    reasons: frozenset[Reason]
+
+
+class _Trials:
+    """Try changes, and keep those that do not help; `after` is a change that was made before.
+
+    A change is identified by what it changes: no trial changes the same thing again, or in another order.
+    """
+
+    def __init__(
+        self, left: int, after: _DeadEnd | None = None, known: Collection[frozenset[Reason]] = ()
+    ) -> None:
+        """Allow `left` more searches; changes of `known` were tried."""
+        self.left, self._after, self._known = left, after, known
+        self.tried: set[frozenset[Reason]] = set()
+        self.dead_ends: list[_DeadEnd] = []
+
+    def change(self, change: Reason, label: str, changed: SearchProblem) -> Iterator[str]:
+        """Yield a sentence if the search finds a lock for the changed problem."""
+        changes = frozenset({change, *((self._after.change,) if self._after else ())})
+        if self._after and (len(changes) == 1 or changes in self._known):
+            return
+        if not self.left:
+            return
+        self.left -= 1
+        self.tried.add(changes)
+        try:
+            answer = resolver.solve(changed)
+        except NoSolutionError:
+            return
+        if answer.versions is None:
+            self.dead_ends.append(_DeadEnd(change, label, changed, answer.reasons))
+            return
         chosen = ", ".join(f"{name} {version}" for name, version in answer.versions.items())
         settings = "".join(
             f", {key} = {clauses.format_value(value)}" for key, value in answer.changed.items()
         )
-        yield f"{label}: {chosen}{settings}"
+        before = f"{self._after.label}, and " if self._after else ""
+        yield f"{before}{label}: {chosen}{settings}"
 
 
-def _without_bound(problem: SearchProblem, number: int) -> Iterator[str]:
+def ways_out(view: ConflictView) -> Iterator[str]:
+    """Yield a sentence for each change with which the search finds a lock, and that lock.
+
+    If no single change helps, two together are tried: a second one for what is in the way after the first.
+    """
+    single = _Trials(sys.maxsize)
+    helped = False
+    for sentence in _changes(view, single):
+        helped = True
+        yield sentence
+    left, known = _MOST_PAIRS, set[frozenset[Reason]]()
+    for first in () if helped else single.dead_ends:
+        second = _Trials(left, first, known)
+        yield from _changes(ConflictView(first.problem, first.reasons), second)
+        left = second.left
+        known |= second.tried
+
+
+def _changes(view: ConflictView, trials: _Trials) -> Iterator[str]:
+    problem = view.problem
+    for kind, *arguments in view.ordered_reasons():
+        match kind:
+            case "requirement":
+                yield from _without_bound(problem, int(arguments[0]), trials)
+            case "until":
+                label = f"without {problem.until_by}"
+                yield from trials.change(("until",), label, problem._replace(until=""))
+            case "python":
+                yield from _other_python(problem, trials)
+            case "rule":
+                yield from _for_rule(view, view.rule(arguments[0]), trials)
+            case _:
+                pass  # no person can change the other reasons
+
+
+def _without_bound(problem: SearchProblem, number: int, trials: _Trials) -> Iterator[str]:
     """Try a requirement without its bound, unless the target bounds it; the package is still required."""
     requirement = problem.requirements[number]
-    if requirement.by_target:
+    if requirement.by_target or not requirement.specifier:
         return
     unbound = requirement._replace(specifier="")
     requirements = (*problem.requirements[:number], unbound, *problem.requirements[number + 1 :])
     label = f"without the bound {requirement.package}{requirement.specifier} ({requirement.origin})"
-    yield from _try_change(label, problem._replace(requirements=requirements))
+    yield from trials.change(("requirement", str(number)), label, problem._replace(requirements=requirements))
 
 
-def _other_python(problem: SearchProblem) -> Iterator[str]:
+def _other_python(problem: SearchProblem, trials: _Trials) -> Iterator[str]:
     """Try the other Pythons with wheels, nearest first, until one helps."""
 
     def minor(python: str) -> int:
@@ -70,7 +126,7 @@ def _other_python(problem: SearchProblem) -> Iterator[str]:
             continue
         fact = Fact("python.version", Known(f"{python}.0"), "the lock's Python")
         changed = problem._replace(python=python, machine=problem.machine.with_facts([fact]))
-        found = list(_try_change(f"Python {python}", changed))
+        found = list(trials.change(("python",), f"Python {python}", changed))
         yield from found
         if found:
             return
@@ -79,24 +135,24 @@ def _other_python(problem: SearchProblem) -> Iterator[str]:
 # --- ways out of a rule -----------------------------------------------------------------------------
 
 
-def _for_rule(view: ConflictView, rule: Rule) -> Iterator[str]:
+def _for_rule(view: ConflictView, rule: Rule, trials: _Trials) -> Iterator[str]:
     """Try the rule's fixes that change the machine or the training, then drop facts of its evidence."""
     problem = view.problem
     helped = False
     for key, value in _changes_in_fixes(view, rule):
         label = _change_label(problem, key, value)
-        found = list(_try_change(label, _with_fact(problem, key, trial_value(value))))
+        found = list(trials.change(("fact", key), label, _with_fact(problem, key, trial_value(value))))
         yield from found
         helped = helped or bool(found)
         if found and key == "driver.version":
             break  # the oldest driver that helps is enough
     evidence = view.evidence(rule)
     if any(each.device is not None for each in evidence):
-        yield from _without_a_gpu(problem)
+        yield from _without_a_gpu(problem, trials)
     elif not helped:
         for key in (each.fact.key for each in evidence):
             if key in problem.machine.facts and key != "python.version":
-                yield from _without_fact(problem, key)
+                yield from _without_fact(problem, key, trials)
 
 
 def _changes_in_fixes(view: ConflictView, rule: Rule) -> list[tuple[str, str | int | bool]]:
@@ -131,19 +187,21 @@ def _with_fact(problem: SearchProblem, key: str, value: Value) -> SearchProblem:
     return problem._replace(machine=problem.machine.with_facts([Fact(key, Known(value), "proposed")]))
 
 
-def _without_a_gpu(problem: SearchProblem) -> Iterator[str]:
+def _without_a_gpu(problem: SearchProblem, trials: _Trials) -> Iterator[str]:
     """Try the machine without each of its GPUs in turn."""
     machine = problem.machine
     for device in range(len(machine.devices)):
         rest = machine.devices[:device] + machine.devices[device + 1 :]
         name = gpu_name(machine, device)
         label = f"without the {name}" if rest else f"with another GPU than {name}"
-        yield from _try_change(label, problem._replace(machine=machine._replace(devices=rest)))
+        changed = problem._replace(machine=machine._replace(devices=rest))
+        yield from trials.change(("gpu", str(device)), label, changed)
 
 
-def _without_fact(problem: SearchProblem, key: str) -> Iterator[str]:
+def _without_fact(problem: SearchProblem, key: str, trials: _Trials) -> Iterator[str]:
     value = clauses.format_value(problem.machine.known(key) or "")
     label = (
         "without a GPU" if key == "gpus.count" else f"with another {FACT_NAMES.get(key, key)} than {value}"
     )
-    yield from _try_change(label, problem._replace(machine=problem.machine.without(key)))
+    changed = problem._replace(machine=problem.machine.without(key))
+    yield from trials.change(("fact", key), label, changed)

@@ -163,6 +163,29 @@ def test_no_reason_of_a_proof_can_be_dropped_and_every_way_out_helps() -> None:
     assert list(found.ways_out) == ["without the bound c>=2 (--with c>=2): a 2, b 1, c 1, d 1"]
 
 
+def test_two_changes_are_tried_together_where_no_single_one_helps() -> None:
+    """`a` and `b` clash each with a bound of the user, and with rules; `c` is in nobody's way."""
+    rules = forbids({"a": "<2"}, "one") + rule('{ "pkg.b" = "<2", "driver.version" = "<550" }')
+    wishes = [UserRequirement(name, "<2", "--with") for name in ("a", "b", "c")]
+    world = {"a": ["1", "2"], "b": ["1", "2"], "c": ["1", "2"]}
+    asked = problem(world, rules, machine={"driver.version": "535"}, requirements=wishes)
+    assert list(proven(asked).ways_out) == [
+        "without the bound a<2 (--with), and without the bound b<2 (--with): a 2, b 2, c 1",
+        "without the bound a<2 (--with), and with another driver than 535: a 2, b 1, c 1",
+    ]
+    third = problem(
+        world, rules + forbids({"c": "<2"}, "three"), machine={"driver.version": "535"}, requirements=wishes
+    )
+    assert not proven(third).ways_out
+
+
+def test_two_changes_are_not_tried_where_one_helps() -> None:
+    rules = forbids({"a": "<2"}, "one")
+    wishes = [UserRequirement(name, "<2", "--with") for name in ("a", "b")]
+    asked = problem({"a": ["1", "2"], "b": ["1", "2"]}, rules, requirements=wishes)
+    assert list(proven(asked).ways_out) == ["without the bound a<2 (--with): a 2, b 1"]
+
+
 def test_a_conflict_of_many_reasons_stays_short_and_names_every_reason() -> None:
     """Each release of `a` is refused by another package: some in its metadata, some by a rule."""
     others = [f"p{number}" for number in range(8)]
