@@ -9,9 +9,10 @@ from envcheck.commands.pin.releases import searched_releases
 from envcheck.commands.pin.target import GLIBC, LockTarget
 from envcheck.core.facts import Fact, Inventory, Known
 from envcheck.core.rules import UserRequirement
+from envcheck.resolution.resolver import Release
 
 
-def requires(target: str, package: str, version: str, *wanted: str) -> set[str]:
+def searched(target: str, *wanted: str) -> dict[tuple[str, str], Release]:
     known = loading.knowledge()
     facts = {"python.version": "3.12.0", "host.os": "linux", "host.arch": "x86_64"}
     goal = LockTarget(
@@ -23,9 +24,11 @@ def requires(target: str, package: str, version: str, *wanted: str) -> set[str]:
         matrix=known,
         requirements=tuple(UserRequirement(name, "", "--with") for name in wanted),
     )
-    releases = searched_releases(goal).releases
-    (found,) = (each for each in releases if (each.package, each.version) == (package, version))
-    return set(found.requires)
+    return {(each.package, each.version): each for each in searched_releases(goal).releases}
+
+
+def requires(target: str, package: str, version: str, *wanted: str) -> set[str]:
+    return set(searched(target, *wanted)[package, version].requires)
 
 
 def test_the_extras_of_a_target_are_part_of_the_search() -> None:
@@ -41,3 +44,11 @@ def test_the_table_has_every_extra_that_a_target_names() -> None:
     for target in loading.knowledge().targets.values():
         for each in map(Requirement, target.extras):
             assert {(each.name, extra) for extra in each.extras} <= listed
+
+
+def test_a_package_that_is_built_without_a_compiler_is_built_from_any_source_distribution() -> None:
+    """DeepSpeed 0.16.3 has a wheel too, but only for Windows; bitsandbytes 0.42.0 has one for Linux."""
+    found = searched("fsdp2-full", "deepspeed", "bitsandbytes")
+    assert found["deepspeed", "0.16.2"].sdist
+    assert found["deepspeed", "0.16.3"].sdist
+    assert not found["bitsandbytes", "0.42.0"].sdist

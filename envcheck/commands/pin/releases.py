@@ -18,6 +18,7 @@ from envcheck.core import markers, versions
 from envcheck.core.facts import Inventory, Tri
 from envcheck.core.rules import Builds
 from envcheck.knowledge.release_metadata import ReleaseTable
+from envcheck.lock.install import BUILDS
 from envcheck.resolution.resolver import Release
 from envcheck.rules.published_wheels import why_no_wheel
 from envcheck.rules.requirements import marker_environment, split_requirement
@@ -77,6 +78,12 @@ def _requires_of_extras(goal: LockTarget) -> Mapping[tuple[str, str], tuple[str,
 
 
 def _of_row(row: Mapping[str, Any]) -> Release:
+    """Return the release of a row of the tables.
+
+    A package that is built without a compiler (BUILDS) is built wherever it has a source distribution: the
+    only wheels of a few DeepSpeed releases are for Windows.
+    """
+    kinds = row.get("kinds", ())
     return Release(
         package=row["package"],
         version=row["version"],
@@ -85,7 +92,7 @@ def _of_row(row: Mapping[str, Any]) -> Release:
         requires_python=row.get("requires_python", ""),
         date=str(row.get("date", "")),
         yanked=bool(row.get("yanked")),
-        sdist=row.get("kinds") == ["sdist"],
+        sdist=[*kinds] == ["sdist"] or ("sdist" in kinds and row["package"] in BUILDS),
     )
 
 
