@@ -52,8 +52,23 @@ _HOOKS = ("__getattr__", "__getattribute__", "__delattr__")
 """Functions that Python calls for a missing attribute; the line that asked for it is in the frame before."""
 
 _CARETS = re.compile(r"\s*[~^][~^ ]*$")
-_ARROW = re.compile(r"\s*-+> ?\d+ (.*)$")
+_ARROW = re.compile(r"\s*-+> ?(?:\[(?P<linked>\d+)\]\([^)\n]{1,400}\)|(?P<line>\d+)) (?P<source>.*)$")
 _SHOWN_IN_NOTEBOOK = 8  # lines above an exception in which a notebook's arrow stands
+_NOTEBOOK_FRAMES = (
+    re.compile(
+        r"File \[?(?P<file>[^\s\[].{0,400}?):(?P<line>\d+)(?:\]\([^)\n]{1,400}\))?"
+        r"(?:, in (?P<name>[\w.]+|<[\w ]{1,40}>)|$)"
+    ),
+    re.compile(r"(?P<file>Cell In ?\[\d+\]), \[?line (?P<line>\d+)(?:.{0,300}?, in (?P<name>[\w.]+))?"),
+    re.compile(
+        r"\[?(?P<file>(?:[/~]|[A-Za-z]:[\\/])[^\]\n]{1,400}?\.py|<ipython-input-[^>\n]{1,80}>)\]?"
+        r"(?:\(https?://[^)\s]{1,200}\))? in (?P<name>[\w.]+|<[^>\n]{1,40}>)"
+    ),
+)
+"""The frames of a notebook's traceback; in the last form, an arrow below shows the number of the line."""
+
+_CELL = re.compile(r"<ipython-input-|[/\\](?:ipykernel_\d+[/\\]\d+|ipython-input-[\w-]+)\.py$")
+_IN_CELL = "the notebook's cell"
 _CHAIN = re.compile(
     r"\s*(?:During handling of the above exception, another exception occurred:"
     r"|The above exception was the direct cause of the following exception:)"
@@ -148,6 +163,8 @@ class Traceback:
         self._before = 0  # the index in `raised` of the exception that it was raised before
         self._newest = -1  # the index of the exception that was read last
         self._drawn: str | None = None  # by rich ("") or a notebook (the exception's name), not by Python
+        self._width = 0  # of the box that rich draws
+        self._wrapped = 0  # the length of the last line, if it may have been broken at the box's width
         self._frames: list[Frame] = []
         self._indent = 2
         self._message: list[str] = []
@@ -181,6 +198,7 @@ class Traceback:
         self.add(number, text)
         drawn = _DRAWN_HEADER.match(text)
         self._drawn = (drawn[1] or "") if drawn else None
+        self._width = len(text) if self._drawn == "" else 0
 
     def continues_with(self, header: str) -> bool:
         """Return whether a header belongs to this traceback."""
@@ -228,11 +246,29 @@ class Traceback:
             self.chained = True
         elif _OTHER_OUTPUT.match(text) or len(self._message) >= MAX_LINES:
             return False
+        elif self._join_wrapped(number, text):
+            return True
         elif (self._message_follows or goes_on(self.raised[self._newest], text)) and text.strip():
             self.raised[self._newest] = with_next_line(self.raised[self._newest], text)
             self._message_follows = names_no_error_yet(self.raised[self._newest])
         self._message.append(text.strip())
         self.add(number, text)
+        return True
+
+    def _join_wrapped(self, number: int, text: str) -> bool:
+        """Join a line to the message above, if rich broke that where the next word would leave its box.
+
+        Return whether it did. The text of the event has the whole message in one line as well.
+        """
+        first, _, _ = text.partition(" ")
+        if not (first and self._wrapped) or not self._wrapped <= self._width < self._wrapped + 1 + len(first):
+            self._wrapped = 0
+            return False
+        above = next(index for index in range(len(self.texts) - 1, -1, -1) if self.texts[index])
+        self.texts[above] = f"{self.texts[above].rstrip()} {text.strip()}"
+        self.raised[self._newest] = with_next_line(self.raised[self._newest], text)
+        self._wrapped = len(text)
+        self.add(number, "")
         return True
 
     def add_frame_line(self, number: int, text: str) -> bool:
@@ -266,7 +302,9 @@ class Traceback:
         return True
 
     def _add_drawn_line(self, number: int, text: str) -> bool:
-        """Read a line of a traceback with code drawn around it; paths are broken, so no frame is certain."""
+        """Read a line of a traceback with code drawn around it; rich breaks paths, so it has no frames."""
+        if self._drawn:
+            self._note_notebook_frame(text)
         ending = _EXCEPTION_LINE.match(text)
         name = ending[2].rpartition(".")[2] if ending and not ending[1] else ""
         if ending and (name == self._drawn if self._drawn else _is_exception(name)):
@@ -278,6 +316,18 @@ class Traceback:
             return False
         self.add(number, text)
         return True
+
+    def _note_notebook_frame(self, text: str) -> None:
+        """Note the frame that a line of a notebook's traceback begins, or the number of its line."""
+        if arrow := _ARROW.match(text):
+            if self._frames and not self._frames[-1].line:
+                self._frames[-1] = self._frames[-1]._replace(line=int(arrow["line"] or arrow["linked"]))
+            return
+        found = next(filter(None, (pattern.match(text) for pattern in _NOTEBOOK_FRAMES)), None)
+        if found is not None:
+            file = _IN_CELL if _CELL.search(found["file"]) else found["file"]
+            line = found.groupdict().get("line") or 0
+            self._frames.append(Frame(file, int(line), found["name"] or ""))
 
     # --- exceptions ---------------------------------------------------------------------------------
 
@@ -295,6 +345,7 @@ class Traceback:
         self._newest = index
         goes_on = self.texts[-1].rstrip().endswith(":") or names_no_error_yet(self.raised[index])
         self._message_follows = goes_on and not self._raised_before
+        self._wrapped = len(self.texts[-1]) if not self._raised_before else 0
         self._raised_before = False
         self.pending -= 1
         self._message = []
@@ -324,7 +375,7 @@ def source_above(texts: Sequence[str]) -> tuple[str, str]:
     """
     for back, text in enumerate(reversed(texts[-_SHOWN_IN_NOTEBOOK:])):
         if arrow := _ARROW.match(text):
-            return arrow[1].strip(), ""
+            return arrow["source"].strip(), ""
         if back >= _SHOWN:
             continue
         if _CARETS.match(text):
