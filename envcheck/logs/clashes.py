@@ -17,6 +17,13 @@ _DEPENDS = re.compile(
     r"(?= which|[.,;]?$|[.,;]\s|\s)|,? (which is not installed))?"
 )
 _ASKED = re.compile(rf"(?:you require|The user requested(?: \(constraint\))?) ({_REQUIREMENT})")
+OFFERS = "the index offers only "
+"""How what uv lists as the available releases of a package begins here."""
+
+_OFFERED = re.compile(
+    r"only the following versions of (?P<name>[A-Za-z][\w.-]*) are available:"
+    r"(?P<those>(?: (?P=name)[=<>!~][^\s,]++(?:,[=<>!~][^\s,]++)*+)++)"
+)
 _CONCLUDED = re.compile(r"conclude that (?:you require )?[^.;]*")
 _BOTH = re.compile(rf"({_REQUIREMENT}) depends on both ({_REQUIREMENT}) and ({_REQUIREMENT})")
 _ABSENT = re.compile(
@@ -42,6 +49,8 @@ def clashing_requirements(text: str) -> tuple[str, ...]:
     for match in _DEPENDS.finditer(joined):
         there = f"; {match[3]} is installed" if match[3] else "; it is not installed" if match[4] else ""
         found[f"{match[1]} requires {_stripped(match[2])}{there}"] = None
+    for match in _OFFERED.finditer(joined):
+        found[f"{OFFERS}{' and '.join(match['those'].split())}"] = None
     for match in _ASKED.finditer(joined):
         found[f"asked for: {_stripped(match[1])}"] = None
     return tuple(found)

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from envcheck.core.facts import normalised, package_key
+from envcheck.core.facts import normalised, package_key, package_name
 from envcheck.core.rules import Atlas, Matrix, Rule
 from envcheck.knowledge.atlas_rules import who_has_it
 from envcheck.knowledge.names import InReleases, Presence
@@ -59,10 +59,11 @@ class MissingName(NamedTuple):
     `own` says that the user's own code needs it, or a checkout of the package itself, which `asks` names.
     `attribute` says that Python looked it up in the module that was imported, whose file the message does
     not show. `file` is that file, if it does and it is beside a script of the traceback, and `folder` says
-    that it is a folder without one. `asker` is the file that needs it, from its project's root on, if the
-    traceback imports it as a part of one. `handed` is the dictionary that holds a refused argument, if the
-    failing line passes it on by `**`. `lazily` says that of `asks` it is only known that its lazy import
-    failed: a package that it imports may be the one that asks.
+    that it is a folder without one. `asker` is the file outside installed packages that needs it, from its
+    project's root on if the traceback imports it as a part of one. `handed` is the dictionary that holds a
+    refused argument, if the failing line passes it on by `**`. `lazily` says that of `asks` it is only known
+    that its lazy import failed: a package that it imports may be the one that asks. `unpickled` says that the
+    module is that of an object which was read from another process or a file.
     """
 
     kind: str
@@ -79,6 +80,7 @@ class MissingName(NamedTuple):
     handed: str = ""
     asker: str = ""
     lazily: bool = False
+    unpickled: bool = False
 
     @property
     def plain_word(self) -> bool:
@@ -109,7 +111,8 @@ def missing_name(event: Event, tables: Mapping[str, Sequence[Mapping[str, Any]]]
                     return None  # a file of that name was imported, which says nothing of the package
                 if kind == "argument" and raised.place and raised.place.file.endswith(_DISPATCHERS):
                     asks = ""  # it only hands on what another function passed
-                if _is_beside_installed(raised.place, raised.message):
+                unpickled = kind == "module" and _unpickles(raised.place)
+                if unpickled or _is_beside_installed(raised.place, raised.message):
                     asks = ""
                 within = not asks and kind == "module" and _is_inside(raised.place, found["module"])
                 if within or (
@@ -128,6 +131,7 @@ def missing_name(event: Event, tables: Mapping[str, Sequence[Mapping[str, Any]]]
                     handed=handed,
                     asker=_file_of_project(raised.place, event.text) if own else "",
                     lazily=bool(lazily),
+                    unpickled=unpickled,
                 )
     return None
 
@@ -138,7 +142,8 @@ _IMPORT = re.compile(r"^[ \t]*(?:from|import) ([A-Za-z_]\w*(?:\.\w+)+)", re.MULT
 def _file_of_project(place: Frame | None, text: str) -> str:
     """Return a frame's file from its project's root on, if a line of the traceback imports it by that path.
 
-    Such a file is a module of a project, which a user runs from a checkout more often than they wrote it.
+    Such a file is a module of a project, which a user runs from a checkout more often than they wrote it. Of
+    another file, its name alone is returned: a path does not tell who wrote it.
     """
     file = place.file.replace("\\", "/") if place is not None else ""
     module = file.removesuffix(".py").removesuffix("/__init__")
@@ -146,7 +151,15 @@ def _file_of_project(place: Frame | None, text: str) -> str:
         path = found[1].replace(".", "/")
         if module.endswith(f"/{path}"):
             return path + file[len(module) :]
-    return ""
+    return file.rpartition("/")[2]
+
+
+_UNPICKLERS = re.compile(r"(?:^|/)(?:_?dill|cloudpickle|pickle)\.py$")
+
+
+def _unpickles(place: Frame | None) -> bool:
+    """Return whether a frame reads objects, which imports the modules that define them."""
+    return place is not None and _UNPICKLERS.search(place.file.replace("\\", "/")) is not None
 
 
 _UNPACKED = re.compile(r"\*\*(\w[\w.]*)")
@@ -162,7 +175,7 @@ def _is_beside_script(missing: MissingName, text: str) -> bool:
     """Return whether the module's file is in the folder of a script that the traceback shows, or below it."""
     root = missing.module.partition(".")[0]
     folder = re.match(rf"(.+?[/\\]){re.escape(root)}(?:\.py$|[/\\])", missing.file)
-    return folder is not None and re.search(rf'"{re.escape(folder[1])}\w+\.py", line', text) is not None
+    return folder is not None and re.search(rf'"{re.escape(folder[1])}[\w.-]+\.py", line', text) is not None
 
 
 _COMMAND = re.compile(r"/bin/[\w-]+$")
@@ -276,7 +289,15 @@ _OF_EVERY_CLASS = frozenset({"forward", "__init__", "__call__"})
 """Functions whose name does not tell which class a message is about."""
 
 
-def rules_on(missing: MissingName, matrix: Matrix) -> Iterator[Rule]:
+def is_of_another(package: str, missing: MissingName, shown: frozenset[str]) -> bool:
+    """Return whether what is known of a package says nothing of an argument, because the log shows others.
+
+    The name of a class such as `Trainer` does not tell whose it is, and `shown` are the packages in the log.
+    """
+    return missing.kind == "argument" and not missing.asks and bool(shown) and package not in shown
+
+
+def rules_on(missing: MissingName, matrix: Matrix, shown: frozenset[str] = frozenset()) -> Iterator[Rule]:
     """Yield the rules on these packages whose title or explanation mentions the name.
 
     If neither package is known, a rule has to mention the function or the module as well, and a function that
@@ -293,6 +314,9 @@ def rules_on(missing: MissingName, matrix: Matrix) -> Iterator[Rule]:
     for rule in matrix.rules:
         keys = {clause.key for table in rule.when for clause in table}
         others = {key for key in keys if key.startswith("pkg.")} - {package_key(missing.lacks)}
+        named = [package_name(key) for key in others]
+        if named and all(is_of_another(each, missing, shown) for each in named):
+            continue
         if others and (missing.own or (missing.asks and package_key(missing.asks) not in others)):
             continue
         text = f"{rule.title} {rule.why}"
@@ -300,7 +324,7 @@ def rules_on(missing: MissingName, matrix: Matrix) -> Iterator[Rule]:
             yield rule
 
 
-def ranges_in_atlas(missing: MissingName, atlas: Atlas) -> Iterator[str]:
+def ranges_in_atlas(missing: MissingName, atlas: Atlas, shown: frozenset[str] = frozenset()) -> Iterator[str]:
     """Yield which releases have the name and which need it, from the code of all published releases.
 
     If the log shows whose code needs the name, only that package counts; else every package that needs it.
@@ -308,6 +332,8 @@ def ranges_in_atlas(missing: MissingName, atlas: Atlas) -> Iterator[str]:
     found: dict[str, None] = {}
     for package, partners in atlas.rows.items():
         if missing.asks not in ("", package) or (missing.lacks and missing.lacks not in partners):
+            continue
+        if is_of_another(package, missing, shown):
             continue
         for partner in [missing.lacks] if missing.lacks else partners:
             for row in partners[partner]:

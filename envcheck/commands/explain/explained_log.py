@@ -152,8 +152,14 @@ def explain_chunks(
 
 
 def _failed_in(diagnosis: Diagnosis, tables: Mapping[str, Any]) -> str:
-    """Return the package whose line failed, empty if it only runs or checks what others give it."""
-    if diagnosis.cause is None or any(
+    """Return the package whose line failed, empty if it only runs or checks what others give it.
+
+    It is empty as well if the text has known causes, of which no release of the package is one.
+    """
+    form = diagnosis.cause.event.form if diagnosis.cause else None
+    if diagnosis.cause is None or (form is not None and form.means):
+        return ""
+    if any(
         missing_names.is_of_lazy_import(raised.message) for raised in diagnosis.cause.event.exceptions[-1:]
     ):
         return ""
@@ -162,7 +168,11 @@ def _failed_in(diagnosis: Diagnosis, tables: Mapping[str, Any]) -> str:
     return "" if package in _ONLY_CARRIES_OUT else package
 
 
-_ONLY_CARRIES_OUT = frozenset({"torch", "pydantic", "pydantic-core", "hydra-core", "fire", "click", "ray"})
+_ONLY_CARRIES_OUT = frozenset(
+    {
+        *("torch", "pydantic", "pydantic-core", "hydra-core", "fire", "click", "ray", "dill", "cloudpickle"),
+    }
+)
 """Packages through which other code is run or checked, so that the last line in them says nothing."""
 
 

@@ -46,8 +46,8 @@ def with_kind_of_missing(cause: Cause, missing: MissingAnswer) -> Cause:
 def _kind_by_import(cause: Cause, missing: MissingAnswer) -> str | None:
     """Return the kind of a failed import if it is not one of releases or of what is installed at all."""
     name = missing.missing
-    if name.half:
-        return "unknown" if name.asks else "code"
+    if name.unpickled or name.half:
+        return "open" if name.unpickled else "unknown" if name.asks else "code"
     if name.folder or _of_own_installation(cause, name):
         return "missing"
     if missing.own_file:
@@ -84,7 +84,9 @@ def missing_answer(
         return None
     if missing.lazily and not any(missing_names.ranges_in_atlas(missing, known.matrix.atlas())):
         missing = missing._replace(asks="")
-    rules = tuple(missing_names.rules_on(missing, known.matrix)) if missing.installed else ()
+    distributions = {row["module"]: row["package"] for row in tables.get("import_name", ())}
+    shown = missing_names.packages_named(cause.event.text, distributions) if cause else frozenset()
+    rules = tuple(missing_names.rules_on(missing, known.matrix, shown)) if missing.installed else ()
     published = {
         normalised(row["package"]) for name in ("release", "import_name") for row in tables.get(name, ())
     }
@@ -93,7 +95,7 @@ def missing_answer(
     is_known = is_known or missing.lacks in library_answers.texts_in("names")
     published_names = _presence(missing) if missing.installed and not missing.folder else names.UNKNOWN
     certain = published_names.answer in (InReleases.EVERY, InReleases.NONE) or missing.folder
-    ranges = () if certain else _ranges(missing, published_names, known)
+    ranges = () if certain else _ranges(missing, published_names, known, shown)
     calls = tuple(missing_names.ranges_of_overrides(missing, known.matrix.atlas()))
     version = inventory.known(package_key(missing.lacks)) if missing.lacks else None
     has_it = bool(version) and published_names.includes(str(version))
@@ -135,12 +137,14 @@ def _presence(missing: MissingName) -> Presence:
     return names.presence(text, missing.module, "" if missing.kind == "module" else missing.name)
 
 
-def _ranges(missing: MissingName, presence: Presence, known: ExplainKnowledge) -> tuple[str, ...]:
+def _ranges(
+    missing: MissingName, presence: Presence, known: ExplainKnowledge, shown: frozenset[str]
+) -> tuple[str, ...]:
     """Return in words which releases have a name, and which packages ask for it."""
     ranges = tuple(missing_names.ranges_with(missing, known.tree["tables"]))
     if not missing.installed:
         return ranges
-    asked = tuple(missing_names.ranges_in_atlas(missing, known.matrix.atlas()))
+    asked = tuple(missing_names.ranges_in_atlas(missing, known.matrix.atlas(), shown))
     named = [*missing_names.ranges_in_names(missing, presence)]
     # Where a guard skips the import, releases may lack the name as well, so a row with gaps says less.
     paths = {each.partition(": ")[0] for each in named}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from envcheck.commands.explain.known import ExplainKnowledge
 from envcheck.core.facts import (
     package_name,
@@ -20,11 +22,15 @@ def is_of_cuda(signature: Signature, matrix: Matrix) -> bool:
     """Return whether a known failure concerns NVIDIA's driver, its GPUs or CUDA."""
     rule = matrix.rule(signature.rule) if signature.rule else None
     if rule is None:
-        texts = (signature.title, signature.advice, *(pattern.pattern for pattern in signature.patterns))
+        patterns = (_EXCLUDED.sub("", pattern.pattern) for pattern in signature.patterns)
+        texts = (signature.title, signature.advice, *patterns)
         return bool(OF_NVIDIA.search(" ".join(texts)))
     keys = [clause.key for table in rule.when for clause in table]
     return any(key.startswith(("cuda.", "driver.", "gpu.", "gpus.", "nccl.")) for key in keys)
 
+
+_EXCLUDED = re.compile(r"\(\?![^()]*\)")
+"""The part of a pattern that says what the text must not be."""
 
 _OF_MISSING_NAMES = frozenset(
     {"ImportError", "ModuleNotFoundError", "AttributeError", "NameError", "TypeError"}

@@ -244,7 +244,7 @@ _ON_ABSENT = (
 
 def _kind(cause: Cause) -> str:
     if cause.kind == "code" and cause.match is None and cause.place is not None and own_code(cause.place):
-        return "raised by a line of your own code"
+        return "raised by a line of the script or project that was run"
     if cause.kind != "unknown":
         return KINDS[cause.kind]
     if cause.event.what == "ended":

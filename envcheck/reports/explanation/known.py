@@ -128,10 +128,11 @@ def known_lines(matches: Sequence[Match], explanation: Explanation, *, in_full: 
 
 
 def ranked(matches: Sequence[Match], explanation: Explanation) -> list[Match]:
-    """Return the matches, those that apply here first."""
+    """Return the matches, those that apply here first, and last what only follows from another failure."""
     return sorted(
         matches,
         key=lambda one: (
+            one.signature.kind == "consequence",
             _RANKED[match_here(one, explanation).answer],
             -one.score,
             -match_here(one, explanation).likelihood,

@@ -49,6 +49,8 @@ def _advice(answer: MissingAnswer, cause: Cause, explanation: Explanation) -> It
             "print sys.executable in the run: it is the Python of another environment, or the script starts "
             "one; install it there with that Python's -m pip, or start the program with this one"
         )
+    elif missing.unpickled:
+        yield _ON_UNPICKLED
     elif missing.kind == "module" and answer.is_known:
         windows = bool(cause.place and _DRIVE.match(cause.place.file))
         yield f"install {missing.lacks} into the environment that runs, with its own python -m pip" + (
@@ -66,7 +68,7 @@ def _advice_on_part(answer: MissingAnswer, cause: Cause) -> Iterator[str]:
     means = cause.event.form and cause.event.form.means
     certain = answer.has_it or answer.in_every_release or answer.in_no_release
     differ = answer.ranges and not (certain or _of_itself(missing))
-    if not (missing.half or differ or means):
+    if answer.own_file or not (missing.half or differ or means):
         yield _advice_on_module(answer)
     elif cause.kind == "version" and answer.ranges and not (missing.half or means):
         fitting = f"{missing.asks} in one that fits" if missing.asks else "code that was written for"
@@ -74,6 +76,13 @@ def _advice_on_part(answer: MissingAnswer, cause: Cause) -> Iterator[str]:
         release = f"install {missing.lacks} in a release that has it"
         yield f"{release}, or {fitting} the installed one{there}"
 
+
+_ON_UNPICKLED = (
+    "it was sent by another process, or lies in a file that is loaded. Processes that are spawned, as on "
+    "Windows and macOS, do not find a module that was generated, or whose folder was added to sys.path "
+    "later: work without them (num_proc=None, dataset_num_proc=None, dataloader_num_workers=0), or put that "
+    "folder on PYTHONPATH; for a file, run where the code that wrote it can be imported"
+)
 
 _BUILT = re.compile(r"[/\\](?:pip-install-|pip-req-build-|sdists-v\d)")
 """Part of the path of a package that pip or uv builds from its source."""
@@ -213,7 +222,7 @@ def missing_sentence(answer: MissingAnswer, explanation: Explanation) -> str:
             "a circular import, or a file of yours with its name",
         )
         return f"{missing.module} was still being imported: {library if missing.asks else own}"
-    asker = (hide_secrets(missing.asker) or "your own code") if missing.own else ""
+    asker = hide_secrets(missing.asker) if missing.own else ""
     asks = with_version(missing.asks, report) if missing.asks else asker
     if missing.kind == "argument" and answer.takes:
         release = with_version(answer.takes, report)
@@ -302,7 +311,10 @@ def _in_every_or_no_release(answer: MissingAnswer, asks: str) -> str:
 
 def _not_installed(answer: MissingAnswer, asks: str) -> str:
     missing = answer.missing
-    package = "" if missing.lacks == missing.module else f", of the package {missing.lacks}"
+    if missing.unpickled:
+        return f"an object of the module {missing.module} is read, and this process cannot import that"
+    guessed = not answer.is_known and missing.lacks == normalised(missing.module)
+    package = "" if guessed or missing.lacks == missing.module else f", of the package {missing.lacks}"
     unknown = "" if answer.is_known or missing.asks else ", if it is not a file of yours"
     named = f"{missing.module}{package}{unknown}"
     if answer.listed:

@@ -139,3 +139,16 @@ def test_releases_in_which_a_guard_may_skip_the_code_are_not_said_to_have_the_na
     found = list(ranges_in_atlas(missing("name", "split_torch_state_dict", "huggingface_hub"), guarded))
 
     assert found == [SPLIT.replace("in huggingface-hub from 0.21.0 on", "not in huggingface-hub 0.21.0")]
+
+
+@pytest.mark.parametrize(
+    ("shown", "told"), [((), True), (("accelerate", "torch"), True), (("transformers",), False)]
+)
+def test_an_argument_is_not_told_of_packages_that_the_log_does_not_show(
+    shown: tuple[str, ...], told: bool, atlas: Atlas
+) -> None:
+    argument = missing("argument", "tqdm", "hf_hub_download", asks="")._replace(lacks="")
+    name = missing("name", "split_torch_state_dict", "huggingface_hub", asks="")
+
+    assert list(ranges_in_atlas(argument, atlas, frozenset(shown))) == [KEYWORD] * told
+    assert list(ranges_in_atlas(name, atlas, frozenset(shown))) == [SPLIT]

@@ -663,3 +663,29 @@ def test_a_traceback_with_many_empty_lines_is_searched_for_imports_in_little_tim
     assert missing is not None
     assert missing.own
     assert time.process_time() - started < 1
+
+
+def test_uv_names_which_releases_are_there_to_choose_from() -> None:
+    said = """\
+  ╰─▶ Because only the following versions of transformers are available:
+          transformers<4.56.1
+          transformers>=5
+      and vllm==0.11.2 depends on transformers>=4.56.0,<5, we can conclude that it cannot be used.
+"""
+    assert "the index offers only transformers<4.56.1 and transformers>=5" in clashing_requirements(said)
+    assert not any("offers" in each for each in clashing_requirements(said.replace("available", "wanted")))
+
+
+def test_the_seconds_of_a_docker_build_are_no_part_of_its_lines() -> None:
+    said = (
+        "{}ERROR: Cannot install a==1 and b==2 because these package versions have conflicting dependencies.\n"
+        "{}The conflict is caused by:\n"
+        "{}    a 1 depends on c==4.50.0\n"
+        "{}    b 2 depends on c>=4.51.0\n"
+    )
+    bare, of_summary, of_step = (said.replace("{}", each) for each in ("", "54.11 ", "#12 54.115 "))
+    causes = [diagnosed(each).cause for each in (bare, of_summary, of_step)]
+
+    assert len({cause and cause.event.text for cause in causes}) == 1
+    assert causes[0] is not None
+    assert clashing_requirements(causes[0].event.text)[0] == "a 1 requires c==4.50.0"
