@@ -435,12 +435,15 @@ def recognised(document: Document, dialects: Mapping[str, Dialect]) -> Dialect |
 
     A dialect needs `enough` marks of its own. Of several dialects, the one with the most marks wins,
     including those of the dialects it extends. Among equals, the one with the longer lineage wins, because it
-    is more specific. A command line without marks belongs to the dialect `arguments`.
+    is more specific. Several trainers have a `sft.py`: such a name does not count beside one that only one
+    trainer has. A command line without marks belongs to the dialect `arguments`.
     """
     if document.dialect:
         return dialects[document.dialect]
     names = document.names()
     program = program_names(document)
+    if any(name in names for dialect in dialects.values() for name in dialect.only):
+        program = {name for name in program if not name.endswith(".py")}
 
     def own_marks(dialect: Dialect) -> int:
         marks = sum(mark in names for mark in dialect.marks)
