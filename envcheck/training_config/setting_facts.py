@@ -41,7 +41,7 @@ def facts(context: DialectContext) -> Iterator[Fact]:
     stated = [fact for setting in context.settings.values() for fact in _stated(context, setting, weak=False)]
     weak = [fact for setting in context.settings.values() for fact in _stated(context, setting, weak=True)]
     undecided = {fact.key for fact in (*weak, *stated) if isinstance(fact.reading, Unknown)}
-    for fact in () if context.document.partial else weak:
+    for fact in weak:
         # bf16 = false means float32 only if fp16 is known too.
         if fact.key not in undecided or fact.value is None:
             yield fact
@@ -61,11 +61,15 @@ def _evidence(context: DialectContext) -> str:
 def _stated(context: DialectContext, setting: Setting, *, weak: bool) -> Iterator[Fact]:
     """Yield the facts that one setting states by its weak rows, or by the others.
 
-    A row states nothing if the installed release ignores its name.
+    A row states nothing if the installed release ignores its name. In a partial document, a weak row counts
+    only for what an argument of a trainer switches on: what is off says something only beside others.
     """
     decided: set[str] = set()
+    partial = weak and context.document.partial
     for row in context.rows(setting.name):
         if _is_ignored(context, setting, row):
+            continue
+        if partial and (not context.dialect.trainer or row.when == "false"):
             continue
         if any(name in context.settings and _is_off(context.settings[name].value) for name in row.off):
             continue

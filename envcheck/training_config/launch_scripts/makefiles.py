@@ -18,6 +18,7 @@ _CONDITIONAL = re.compile(r"(?:ifn?eq|ifn?def|define|export|unexport|vpath|overr
 _VARIABLE = re.compile(r"(?:export[ \t]+|override[ \t]+)?([A-Za-z_]\w*)[ \t]*(\?|\+|::?)?=[ \t]*(.*)")
 _RULE = re.compile(r"([\w./ %-]+?)[ \t]*::?(?!=)[ \t]*([^;]*)")
 _INCLUDE = re.compile(r"-?include[ \t]+([\w./-]+)[ \t]*")
+_PAIR = re.compile(r"\t[\t ]*[\w.\"'-]+:(?:[ \t]|$)")
 _NAMED = re.compile(r"\$(?:\((\w+)\)|\{(\w+)\}|([@<^*]))")
 _MOST_TARGETS = 20
 _DEEPEST = 8  # variables that name one another
@@ -58,11 +59,14 @@ def make_script(
 
 
 def is_makefile(text: str) -> bool:
-    """Return whether a text has a rule with a command, which begins with a tab, before anything else is said."""
+    """Return whether a text has a rule with a command, which begins with a tab, before anything else is said.
+
+    YAML that is indented with tabs, which is a mistake, has pairs there.
+    """
     for line, following in pairwise(_joined(text)):
         plain = line.text.partition("#")[0].strip()
         if _RULE.fullmatch(plain) and following.text.startswith("\t"):
-            return True
+            return _PAIR.match(following.text) is None
         if plain and not any(form.fullmatch(plain) for form in (_RULE, _VARIABLE, _INCLUDE)):
             return _CONDITIONAL.match(plain) is not None
     return False

@@ -237,7 +237,9 @@ class Calls(Names):
         certain = name in MAKERS or name[:1].isupper()
         holds = certain and name.endswith(_HOLD_SETTINGS)
         settings = {each.name: each.value for each in given.keywords} if holds else None
-        return Thing(full, certain, settings, len(self.conditions))
+        made = Thing(full, certain, settings, len(self.conditions))
+        self.calls[-1] = self.calls[-1]._replace(made=made)
+        return made
 
     def _spelled(self, called: Value, node: ast.Call) -> tuple[str, str]:
         """Return the name and the owner of what is called."""

@@ -38,7 +38,8 @@ class Arguments(NamedTuple):
 class FollowedCall(NamedTuple):
     """Call of a library: what is called, by name and owner, with its place and its arguments.
 
-    `conditions` are the undecided conditions under which it is reached, the outermost first.
+    `conditions` are the undecided conditions under which it is reached, the outermost first; `made` is the
+    object that it returns, if the library makes one.
     """
 
     name: str
@@ -47,3 +48,4 @@ class FollowedCall(NamedTuple):
     path: str
     arguments: Arguments
     conditions: tuple[str, ...]
+    made: Value = None

@@ -354,10 +354,11 @@ class _LaunchDocuments:
                 launch=self.number, folder=self.command.folder, read_by=names.source
             )
         stated = program_documents(code.tree, code.file, options, names.bases, followed)
-        several = len(stated) > _ONE_OF_EACH  # several trainers' arguments, but only one of them is used
+        if len(stated) > _ONE_OF_EACH:
+            stated = _of_several(stated)
         place = self.lines.place(self.command.at, self.command.at + 1)
         started_by = Setting("launcher", self.line.launcher or "none", place, place)
-        for document in stated[-1:] if several else stated:
+        for document in stated:
             added = (started_by,) if document is stated[-1] else ()
             yield document._replace(
                 launch=self.number, folder=self.command.folder, settings=(*document.settings, *added)
@@ -422,6 +423,17 @@ class _LaunchDocuments:
         configurations = [text for text in texts if text.endswith(CONFIG_FILES)]
         for text in filter(None, map(self.beside, dict.fromkeys(configurations))):
             yield from (name for name in self.script.files if _names_path(text, name.removeprefix("./")))
+
+
+def _of_several(stated: Sequence[Document]) -> tuple[Document, ...]:
+    """Return what a program states that makes the arguments of several trainers.
+
+    Only one of them may be used. What they have in common holds in any case, if they are of one class.
+    """
+    *arguments, others = stated
+    if len({(each.dialect, each.program) for each in arguments}) > 1:
+        return (others,)
+    return (agreed(arguments, f"the program makes {arguments[0].program[0]} several times"), others)
 
 
 def _named_for_hydra(given: Mapping[str, SettingValue]) -> tuple[str, str]:

@@ -20,7 +20,7 @@ from envcheck.training_config.programs.follow import FollowedProgram
 from envcheck.training_config.programs.modules import parse
 from envcheck.training_config.programs.names import is_beside
 from envcheck.training_config.programs.trainable import leaves_frozen
-from envcheck.training_config.programs.values import quoted
+from envcheck.training_config.programs.values import Thing, quoted
 from envcheck.training_config.readers import INSTEAD_OF_PROGRAM
 from envcheck.training_config.readers._call_arguments import CallArguments
 from envcheck.training_config.readers._file_contents import (
@@ -151,7 +151,7 @@ class _PythonFile:
         elif None in given:
             why = "only one of several models is quantised"
             reached = [(call, why if call.name in QUANTISERS else condition) for call, condition in reached]
-        arguments = [call for call, _ in reached if trainer_of(call.name)]
+        arguments = self._given_to_trainers([call for call, _ in reached if trainer_of(call.name)])
         others = [(call, condition) for call, condition in reached if not trainer_of(call.name)]
         if not reached:
             return ()
@@ -169,6 +169,19 @@ class _PythonFile:
             *found,
             self._other_calls(others, arguments),
         )
+
+    def _given_to_trainers(self, arguments: Sequence[ConfiguringCall]) -> Sequence[ConfiguringCall]:
+        """Return the calls whose object a trainer is given; all of them if that is not known of each trainer.
+
+        A program may make arguments of a trainer for something else, such as a model of its own.
+        """
+        calls = self.followed.calls if self.followed is not None else ()
+        trainers = [call for call in calls if call.name.endswith("Trainer")]
+        given = [call.arguments.get("args", 1) for call in trainers]
+        if not all(isinstance(each, Thing) for each in given):
+            return arguments
+        used = [call for call in arguments if call.followed is not None and call.followed.made in given]
+        return used or arguments
 
     def _followed_calls(self) -> Iterator[tuple[ConfiguringCall, str]]:
         """Yield the calls that configure a training and that following the program reached."""

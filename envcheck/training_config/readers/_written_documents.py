@@ -126,8 +126,11 @@ def unread(texts: Sequence[Value], documents: Sequence[Document | None]) -> str:
     return ""
 
 
-def agreed(documents: Sequence[Document]) -> Document:
-    """Return the texts that a script gives one file as one document; what differs between them is Unknown."""
+def agreed(documents: Sequence[Document], why: str = "the script writes the file several times") -> Document:
+    """Return several documents as one, such as the texts that a script gives one file.
+
+    What differs between them is Unknown for the reason `why`.
+    """
     first, *others = documents
     settings = {setting.name: setting for setting in first.settings}
     for other in others:
@@ -136,6 +139,6 @@ def agreed(documents: Sequence[Document]) -> Document:
             one, another = settings.get(name), given.get(name)
             setting = one or another
             if setting and (one is None or another is None or one.value != another.value):
-                settings[name] = setting._replace(value=Unknown("the script writes the file several times"))
+                settings[name] = setting._replace(value=Unknown(why))
     incomplete = next((each.incomplete for each in documents if each.incomplete), "")
     return first._replace(settings=tuple(settings.values()), incomplete=incomplete)
