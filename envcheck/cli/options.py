@@ -68,7 +68,7 @@ Facts = Annotated[
         "--facts",
         metavar="FILE",
         help="Judge this facts file (TOML or JSON), or the saved output of nvidia-smi, pip list, pip freeze "
-        "or conda list, instead of this machine. '-' is standard input. Repeatable.",
+        "or conda list, or a list of versions, instead of this machine. '-' is standard input. Repeatable.",
         callback=announced,
     ),
 ]

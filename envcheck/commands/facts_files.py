@@ -7,8 +7,8 @@ files make one inventory; if two of them state a fact differently, that is an er
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from envcheck.core import facts_file, parsing, versions
 from envcheck.core.errors import InputError
@@ -22,6 +22,11 @@ from envcheck.core.facts import (
     package_name,
 )
 from envcheck.host.files import argument_name, read_argument
+
+if TYPE_CHECKING:
+    from envcheck.logs import environment
+
+Tables = Mapping[str, Sequence[Mapping[str, Any]]]
 
 _SUFFIXES = (".toml", ".json")
 """File names of facts files: mistakes in them are reported as those of a facts file."""
@@ -61,8 +66,8 @@ def read_facts_file(file: str, keys: Vocabulary) -> Inventory:
 
 
 _NOT_KNOWN = (
-    "expected a facts file (TOML or JSON), or what nvidia-smi, pip list, pip freeze or conda list prints; "
-    "found none of them"
+    "expected a facts file (TOML or JSON), what nvidia-smi, pip list, pip freeze or conda list prints, or a "
+    "list of versions; found none of them"
 )
 
 
@@ -116,13 +121,26 @@ def _pasted(text: str, file: str, keys: Vocabulary) -> Inventory | None:
 
     tables = source_tree()["tables"]
     text = plain(text.encode())
-    read = environment.inventory(environment.facts(text, 1, tables, keys))
+    printed = list(environment.facts(text, 1, tables, keys))
+    read = environment.inventory([*printed, *_written(text, tables, {each.key for each in printed})])
     if not read.facts and not read.devices:
         return None
     located = [_located(_of_cpu_build(fact, text), file) for fact in read.facts.values()]
     devices = tuple({key: _located(fact, file) for key, fact in one.items()} for one in read.devices)
     whole = frozenset({"pkg"}) if environment.lists_all_packages(text, tables) else frozenset()
     return Inventory({fact.key: fact for fact in located}, devices, whole)
+
+
+def _written(text: str, tables: Tables, printed: Collection[str]) -> Iterator[environment.Printed]:
+    """Yield what people list (`torch 2.5.1, peft 0.13.2`), unless a tool printed its version."""
+    from envcheck.logs.environment import Printed
+    from envcheck.logs.stated_versions import list_forms, written_versions
+
+    names = {name: row["key"] for row in tables.get("written_name", ()) for name in row["names"]}
+    for name, version, line in written_versions(text, list_forms(tables)):
+        key = names.get(name, package_key(name))
+        if key and key not in printed and versions.parse(version) is not None:
+            yield Printed(key, version, None, line + 1)
 
 
 _CONDA_CPU_TORCH = re.compile(r"^pytorch +\S+ +(?:py3\.?\d+_cpu|cpu_)", re.MULTILINE)

@@ -30,7 +30,7 @@ from envcheck.core.tables import Tables
 
 LOG_TABLES = frozenset(
     {"trigger", "progress", "log_prefix", "log_fact", "log_listing", "log_command", "log_platform"}
-    | {"list_label", "list_of_others"}
+    | {"list_label", "list_of_others", "written_name"}
     | {"failure_line", "failure_message", "exception_meaning", "general_meaning", "ending", "import_name"}
     | {"library_copy", "class_family"}
 )

@@ -28,7 +28,7 @@ _LONGEST_LINE = 4_000
 
 _MENTION = re.compile(
     r"(?<![\w./@-])(?P<name>[A-Za-z][\w.]{0,60}?(?:-[A-Za-z][\w.]{0,60}?){0,5})"
-    r"(?: ?==? ?| ?: ?v?| version:? ?v?| v?|-)"
+    r"(?: ?==? ?| ?: ?v?| version:? ?v?| ?\(v?| ?\| ?| {1,40}v?|-)"
     r"(?P<version>\d{1,8}(?:\.\d{1,8}){1,5}(?:\.?(?:post|dev|rc|a|b)\d{1,8})?(?:\+[a-z0-9.]{1,60})?)"
     r"(?![\w.]{0,60}\d)"
 )
@@ -39,6 +39,7 @@ _WHEEL = re.compile(
 _PROMPT = re.compile(r"\s*(?:\([\w.-]{1,60}\) ?)?(?:[\w.-]{1,60}@[\w.-]{1,60}\S{0,80})?(?:[$%#!>]|RUN )")
 _BETWEEN_WORDS = re.compile(r"[\s,;:()\[\]{}\"'`|=&]+")
 _UNFINISHED = re.compile(r"(?i)(?:,|\b(?:with|and|or|on|in|of|for|to|under|than|from|by))[ \r]{0,9}$")
+_INSTALLS = re.compile(r"\b(?:install|add|uninstall)\b")
 _OTHER_NAMES = {"pytorch": "torch"}
 
 Tables = Mapping[str, Sequence[Mapping[str, Any]]]
@@ -94,6 +95,17 @@ def stated_versions(texts: Iterable[str], printed: Inventory, forms: ListForms) 
     }
     written = {name: tuple(of_name) for name, of_name in found.items() if name not in facts}
     return StatedVersions(written, facts)
+
+
+def written_versions(text: str, forms: ListForms) -> Iterator[tuple[str, str, int]]:
+    """Yield the name, the version and the line, counted from 0, of what a text lists as installed.
+
+    A line with an installer's command lists what is to be installed, and is left out.
+    """
+    for line in _lines_without_prose(text[:_SEARCHED].split("\n"), forms):
+        if not line.of_others and not _INSTALLS.search(line.text):
+            for match in line.pattern.finditer(line.text):
+                yield normalised(match["name"]), match["version"], line.number
 
 
 def lines_of_others(text: str, forms: ListForms) -> frozenset[int]:

@@ -124,6 +124,56 @@ def test_facts_without_packages_are_no_answer(text: str, tmp_path: Path) -> None
     assert ran.out.startswith("Cannot say: the facts name no packages\n    fix     add the packages")
 
 
+# --- lists that people write ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "deepspeed 0.14.0, torch 2.4.0, peft 0.13.2",
+        "PyTorch version: 2.4.0\nDeepSpeed: 0.14.0",
+        "| torch | 2.4.0 |\n| deepspeed | 0.14.0 |",
+        "torch (2.4.0) / deepspeed (0.14.0)",
+        "torch==2.4.0, deepspeed==0.14.0, CUDA 12.4, driver 550.54.14, Ubuntu 22.04",
+    ],
+)
+def test_a_list_that_a_person_wrote_is_judged(text: str, tmp_path: Path) -> None:
+    (tmp_path / "list.txt").write_text(f"My environment:\n{text}\n")
+    code, rules = findings(tmp_path, "--facts", "list.txt")
+    assert (code, "deepspeed-elastic-log-import-torch24" in rules) == (1, True)
+
+
+def test_what_a_tool_printed_counts_before_what_was_written(tmp_path: Path) -> None:
+    (tmp_path / "list.txt").write_text(f"torch 2.4.0, deepspeed 0.14.0\n\n{PIP}")
+    out = envcheck("doctor", "--facts", "list.txt", cwd=tmp_path).out
+    assert "torch 2.13.0" in out
+    assert "deepspeed 0.16.2" in out
+
+
+def test_two_versions_that_were_written_are_neither(tmp_path: Path) -> None:
+    (tmp_path / "list.txt").write_text("torch 2.4.0, deepspeed 0.14.0\ntorch 2.5.1\n")
+    ran = envcheck("doctor", "--facts", "list.txt", cwd=tmp_path)
+    assert ran.code == 0
+    assert "undecided: DeepSpeed before 0.14.1 cannot be imported" in ran.out
+    assert "torch is not known: the log says 2.4.0 in line 1 and 2.5.1 in line 2" in ran.out
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "It works with torch 2.4.0 and deepspeed 0.14.4 on my other machine",
+        "pip install torch==2.4.0 deepspeed==0.14.0",
+        "It works with:\ntorch 2.4.0, deepspeed 0.14.0",
+        "Ubuntu 22.04, CUDA 12.4",
+    ],
+)
+def test_a_sentence_a_command_and_the_list_of_others_are_no_facts(text: str, tmp_path: Path) -> None:
+    (tmp_path / "list.txt").write_text(f"{text}\n")
+    ran = envcheck("doctor", "--facts", "list.txt", cwd=tmp_path)
+    assert (ran.code, ran.out) == (2, "")
+    assert "list.txt: expected a facts file" in ran.err
+
+
 # --- standard input and pipes -----------------------------------------------------------------------
 
 
