@@ -277,6 +277,18 @@ def test_uv_gets_a_group_of_what_was_asked_for_and_constraints_for_the_rest() ->
     assert "conflicts" not in settings
 
 
+def test_uv_is_told_which_python_the_lock_is_for() -> None:
+    """Without it, uv takes the first Python on PATH, and refuses the lock if that is another release."""
+    text = formats.named("uv").render(TRAINER, formats.Context(requested=("torch",)))
+    assert f"uv sync --python {TRAINER.python} --group grpo" in text
+
+
+@pytest.mark.parametrize("name", ["dockerfile", "devcontainer"])
+def test_a_format_that_needs_the_requirements_says_how_to_get_them(name: str) -> None:
+    lines = " ".join(line.lstrip("/# ") for line in written(name).splitlines())
+    assert "the same `envcheck pin` command, with `-o requirements.txt` instead of --format" in lines
+
+
 def test_uv_gets_two_environments_as_groups_that_conflict() -> None:
     server = formats.RequestedLock(SERVER, ("vllm",))
     context = formats.Context(requested=("trl[vllm]",), server=server)

@@ -22,6 +22,10 @@ from envcheck.lock.model import Lock
 _NONE: Mapping[str, str] = MappingProxyType({})
 
 
+AS_REQUIREMENTS = "the same `envcheck pin` command, with `-o requirements.txt` instead of --format"
+"""How to get the file that a format installs from beside its own."""
+
+
 class RequestedLock(NamedTuple):
     """A lock, and the requirements that it answers, without versions (`torch`, `trl[vllm]`)."""
 

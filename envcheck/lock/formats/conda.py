@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from envcheck.lock.formats import Context
+from envcheck.lock.formats import AS_REQUIREMENTS, Context
 from envcheck.lock.install import install_commands, needs_torch
 from envcheck.lock.leaks import checked
 from envcheck.lock.model import Lock
@@ -30,7 +30,8 @@ def _header(lock: Lock) -> Iterator[str]:
     yield ""
     if apart := needs_torch(lock.build):
         yield f"conda brings Python and pip. {', '.join(apart)}: published as source, and built with the"
-        yield "locked torch, so pip installs the lock afterwards, with the same lock as requirements.txt:"
+        yield "locked torch, so pip installs the lock afterwards, from the same lock as requirements.txt"
+        yield f"({AS_REQUIREMENTS}):"
         yield "  conda env create -f environment.yml"
         yield f"  conda activate {_name(lock)}"
         yield from (f"  {command}" for command in install_commands(lock.build, lock.pins))

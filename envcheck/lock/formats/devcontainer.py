@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from envcheck.lock.formats import Context
+from envcheck.lock.formats import AS_REQUIREMENTS, Context
 from envcheck.lock.install import install_commands, needs_torch
 from envcheck.lock.leaks import checked
 from envcheck.lock.model import Lock
@@ -20,7 +20,8 @@ def render(lock: Lock, context: Context) -> str:
     header = [
         *introduction(lock),
         "",
-        "The workspace holds the same lock as requirements.txt (`envcheck pin -o requirements.txt`).",
+        "The workspace holds the same lock as requirements.txt",
+        f"({AS_REQUIREMENTS}).",
         "It has the host's shared memory (--ipc=host): NCCL and data loaders need more than 64 MB.",
     ]
     if apart := needs_torch(lock.build):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from envcheck.lock.formats import Context
+from envcheck.lock.formats import AS_REQUIREMENTS, Context
 from envcheck.lock.install import install_commands, needs_torch
 from envcheck.lock.leaks import checked
 from envcheck.lock.model import Lock
@@ -23,8 +23,9 @@ def render(lock: Lock, context: Context) -> str:
 def _header(lock: Lock) -> Iterator[str]:
     yield from introduction(lock)
     yield ""
-    yield "Put beside it the same lock as requirements.txt (`envcheck pin -o requirements.txt`), and a wheel"
-    yield "of envcheck. The driver comes with the machine, so the image has none."
+    yield "Put beside it a wheel of envcheck, and the same lock as requirements.txt"
+    yield f"({AS_REQUIREMENTS})."
+    yield "The driver comes with the machine, so the image has none."
     if apart := needs_torch(lock.build):
         yield f"{', '.join(apart)}: published as source; where no published wheel fits, its build needs nvcc"
         yield "and a C++ compiler: take a base image that has a CUDA toolkit."

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from envcheck.lock.formats import Context
+from envcheck.lock.formats import AS_REQUIREMENTS, Context
 from envcheck.lock.install import needs_torch
 from envcheck.lock.leaks import checked
 from envcheck.lock.model import Lock, Pin
@@ -36,7 +36,7 @@ def _header(lock: Lock) -> Iterator[str]:
     yield "writes their hashes to pixi.lock, and `pixi install` installs them."
     if apart := needs_torch(lock.build):
         yield f"{', '.join(apart)}: published as source, and built with the locked torch, so pip installs it"
-        yield "afterwards, from the same lock as requirements.txt (`envcheck pin -o requirements.txt`):"
+        yield f"afterwards, from the same lock as requirements.txt ({AS_REQUIREMENTS}):"
         yield "  pixi install"
         install = "python -m pip install --no-deps --require-hashes --no-build-isolation"
         yield f"  pixi run {install} -r requirements.txt"

@@ -59,7 +59,8 @@ def _header(lock: Lock, groups: Sequence[_Group]) -> Iterator[str]:
     yield ""
     yield "Paste this into pyproject.toml, into tables that exist already. Then `uv lock` writes uv.lock with"
     yield "these versions and their hashes, and this creates the environment:"
-    yield from (f"  uv sync --group {group.name}" for group in groups)
+    # Without --python, uv takes the first one on PATH, and refuses the lock if that is another release.
+    yield from (f"  uv sync --python {lock.python} --group {group.name}" for group in groups)
     if len(groups) > 1:
         yield "The groups are two environments: run the second command on another machine, or after setting"
         yield "UV_PROJECT_ENVIRONMENT to another folder."

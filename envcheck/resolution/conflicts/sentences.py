@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from envcheck.core import versions
-from envcheck.core.facts import family, is_device_key
+from envcheck.core.facts import Tri, family, is_device_key
 from envcheck.core.findings import Evidence, Finding
 from envcheck.core.rules import Rule
 from envcheck.resolution.conflicts.folding import MOST_LINES, ConflictLine, fold
@@ -149,7 +149,19 @@ def _metadata(view: ConflictView, name: str, required: str) -> str:
         return f"the metadata of {name} asks for another {required}"
     further = len(parts) - _MOST_BOUNDS
     more = f", and older ones likewise ({further} more bounds)" if further > 0 else ""
-    return "; ".join(parts[:_MOST_BOUNDS]) + more
+    return "; ".join(parts[:_MOST_BOUNDS]) + more + _none_within(view, required, releases_by_bound)
+
+
+def _none_within(view: ConflictView, required: str, bounds: Iterable[str]) -> str:
+    """Return which releases of a package there are, if none satisfies any of these bounds."""
+    there = [release.version for release in view.releases(required)]
+    if not there or any(
+        versions.satisfies(version, bound, unknown=Tri.YES) is not Tri.NO
+        for version in there
+        for bound in bounds
+    ):
+        return ""
+    return f": there is no such {required}, only {_span(there)}"
 
 
 def _all_metadata(view: ConflictView, lines: Sequence[ConflictLine]) -> ConflictLine:

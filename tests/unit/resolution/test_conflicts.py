@@ -95,6 +95,15 @@ def test_metadata_against_a_requirement() -> None:
     assert list(found.ways_out) == ["without the bound b>=9 (requirements.txt line 3): a 2, b 8"]
 
 
+def test_metadata_that_asks_for_a_release_that_does_not_exist_says_so() -> None:
+    requiring = Release("a", "2", ("b==3",))
+    found = proven(problem({"a": [requiring], "b": ["2", "1"]}))
+    assert any_line_has(found.conflict, "a 2 asks for b==3: there is no such b, only 1 to 2")
+    wish = UserRequirement("b", "<3", "--with")
+    there = proven(problem({"a": [requiring], "b": ["3", "1"]}, requirements=[wish]))
+    assert not any_line_has(there.conflict, "there is no such")
+
+
 def test_a_bound_of_the_target_is_named_and_not_offered_to_be_dropped() -> None:
     bound = UserRequirement("a", ">=2", "target t", wanted=False, by_target=True)
     wish = UserRequirement("b", "<9", "--with b<9")
