@@ -711,7 +711,7 @@ RuntimeError: the third batch is odd
     ("text", "name", "message", "file"),
     [
         (RICH, "ValueError", "4242 is not in the list", None),
-        (NOTEBOOK, "TypeError", "the batch holds no text", None),
+        (NOTEBOOK, "TypeError", "the batch holds no text", "~/env/lib/python3.11/site-packages/tqdm/std.py"),
         (BAR, "RuntimeError", "the third batch is odd", "train.py"),
         (UNREADABLE, "SyntaxError", "'(' was never closed", "/home/li/train.py"),
         (MARKED, "SyntaxError", "'(' was never closed", "/home/li/train.py"),
