@@ -144,7 +144,9 @@ class DialectContext:
         own = {name for name in own_classes if "trainer" in name.lower()}
         named = {name for name in source.names | source.calls if _NAME.fullmatch(name)}
         found = (name for name in named if name.rpartition(".")[2] not in own)
-        return not any(word in name.lower() for name in found if not (own and name.islower()) for word in words)
+        return not any(
+            word in name.lower() for name in found if not (own and name.islower()) for word in words
+        )
 
     # --- releases -----------------------------------------------------------------------------------
 
@@ -208,10 +210,10 @@ class DialectContext:
             return self._matches_given(name, expected)
         if name in (PROGRAM, COMMAND, LAUNCHED_BY):
             return Tri.of(self._is_started_by(name, str(expected)))
-        if name == FORM:
-            return Tri.of(self.document.form == expected)
-        if name == CODE:
-            return Tri.of(self.document.source is not None and expected in self.document.source.calls)
+        if name in (FORM, CODE):
+            source = self.document.source
+            calls = source.calls if source is not None else ()
+            return Tri.of(expected in calls if name == CODE else self.document.form == expected)
         value = self._started() if name == STARTED else self._value_or_default(name)
         if isinstance(value, Unknown) or (value == "auto" and expected != "auto"):
             return Tri.MAYBE

@@ -54,8 +54,8 @@ class DialectRow(NamedTuple):
 class Implied(NamedTuple):
     """A fact that follows from several settings; without a value it is Absent.
 
-    A `[[default]]` row has the same fields and counts only if nothing else states its fact. If it has a reason
-    in `unknown`, its fact is Unknown.
+    A `[[default]]` row has the same fields and counts only if nothing else states its fact. With a reason in
+    `unknown`, its fact is Unknown.
     """
 
     key: str

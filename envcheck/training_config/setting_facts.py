@@ -171,9 +171,7 @@ def default_facts(context: DialectContext) -> Iterator[Fact]:
         if rows[0].unknown:
             reading: Reading = Unknown(rows[0].unknown)
         elif others:
-            reading = Unknown(
-                f"its default depends on the release of {rows[0].package}", asked=False
-            )
+            reading = Unknown(f"its default depends on the release of {rows[0].package}", asked=False)
         else:
             reading = Absent() if value is None else Known(value)
         yield Fact(key, reading, source)

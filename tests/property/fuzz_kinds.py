@@ -232,6 +232,11 @@ KINDS: Mapping[str, Kind] = {
         b'FROM base:1\nENV GPUS=4 A="b c"\nENTRYPOINT ["torchrun", "--nproc_per_node", "4"]\n'
         b'CMD ["train.py", "--bf16", "True", \\\n     "--use_lora", "True"]\n',
     ),
+    "train-makefile": _train(
+        "Makefile",
+        b"GPUS ?= 4\nOUT = runs/$(NAME)\n.PHONY: train\ntrain: clean ## trains\n\ttorchrun --nproc_per_node $(GPUS) \\\n"
+        b"\t\ttrain.py --bf16 True --output_dir $(OUT)\nclean:\n\t$(eval NOW := $(shell date))\n\t@rm -rf $(OUT)\n",
+    ),
     "train-job": _train(
         "job.yaml",
         b"apiVersion: v1\nkind: Service\n---\napiVersion: batch/v1\nkind: Job\nspec:\n  template:\n    spec:\n"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import NamedTuple
 
 MAKEFILES = ("GNUmakefile", "makefile", "Makefile")
@@ -23,6 +23,8 @@ _NAMED = re.compile(r"\$(?:\((\w+)\)|\{(\w+)\}|([@<^*]))")
 _MOST_TARGETS = 20
 _DEEPEST = 8  # variables that name one another
 _LONGEST = 1 << 16
+_MOST_LINES = 500  # that a makefile may have before its first command
+_LONGEST_RULE = 2000  # characters: a longer line is not taken for a rule
 
 
 class MakeCommand(NamedTuple):
@@ -63,8 +65,10 @@ def is_makefile(text: str) -> bool:
 
     YAML that is indented with tabs, which is a mistake, has pairs there.
     """
-    for line, following in pairwise(_joined(text)):
+    for line, following in islice(pairwise(_joined(text)), _MOST_LINES):
         plain = line.text.partition("#")[0].strip()
+        if len(plain) > _LONGEST_RULE:
+            return False
         if _RULE.fullmatch(plain) and following.text.startswith("\t"):
             return _PAIR.match(following.text) is None
         if plain and not any(form.fullmatch(plain) for form in (_RULE, _VARIABLE, _INCLUDE)):
@@ -86,17 +90,15 @@ def every_command(text: str, beside: Callable[[str], str | None]) -> list[MakeCo
 
 def _joined(text: str) -> Iterator[MakeCommand]:
     """Yield the lines of a makefile with those that continue them, and the number of the first."""
-    pending, start = "", 0
+    parts: list[str] = []
     for number, line in enumerate(text.splitlines(), 1):
-        start = start if pending else number
-        pending = f"{pending} {line.lstrip()}" if pending else line
-        if not pending.endswith("\\"):
-            yield MakeCommand(pending, start)
-            pending = ""
-        else:
-            pending = pending[:-1]
-    if pending:
-        yield MakeCommand(pending, start)
+        more = line.endswith("\\")
+        parts.append((line.lstrip() if parts else line).removesuffix("\\"))
+        if not more:
+            yield MakeCommand(" ".join(parts), number - len(parts) + 1)
+            parts = []
+    if parts:
+        yield MakeCommand(" ".join(parts), len(text.splitlines()) - len(parts) + 1)
 
 
 def _read(text: str, rules: _Rules, beside: Callable[[str], str | None]) -> None:
@@ -112,7 +114,7 @@ def _read(text: str, rules: _Rules, beside: Callable[[str], str | None]) -> None
         elif included := _INCLUDE.fullmatch(plain):
             if (other := beside(included.group(1))) is not None:
                 _read(other, rules, lambda _: None)
-        elif rule := _RULE.fullmatch(plain):
+        elif len(plain) <= _LONGEST_RULE and (rule := _RULE.fullmatch(plain)):
             current = rule.group(1).split()
             for target in current:
                 rules.needs.setdefault(target, []).extend(rule.group(2).split())

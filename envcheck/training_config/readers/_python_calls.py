@@ -273,8 +273,8 @@ class _PythonFile:
         the defaults.
 
         A setting is Unknown if calls give it different values, or if its call runs only under a condition; a
-        call that also runs under none is made in any case. As an exception, a setting of a call that loads a model is known if all such calls agree on it, because
-        one runs.
+        call that also runs under none is made in any case. As an exception, a setting of a call that loads a
+        model is known if all such calls agree on it, because one runs.
         """
         settings: dict[str, Setting] = {}
         loads = [self._arguments.settings(call, f"{MODEL}.") for call, _ in calls if call.name == MODEL]
