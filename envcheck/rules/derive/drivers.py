@@ -28,7 +28,8 @@ def _driver_bounds(inventory: Inventory, tables: Tables) -> tuple[Reading, Readi
     if excluded is not None:
         return excluded, excluded
     runtime = text_of(inventory, "cuda.runtime")
-    return _with_newer_libcuda(inventory, _family_floor(tables, runtime)), _shipped_driver(tables, runtime)
+    shipped = _without_limits_of(inventory, _shipped_driver(tables, runtime))
+    return _with_newer_libcuda(inventory, _family_floor(tables, runtime)), shipped
 
 
 def _foreign_driver(inventory: Inventory) -> Reading | None:
@@ -95,6 +96,17 @@ def _with_newer_libcuda(inventory: Inventory, floor: Reading) -> Reading:
             f"the driver shows CUDA {inventory.known('cuda.driver')}, which is that of a newer libcuda"
         )
     return floor
+
+
+def _without_limits_of(inventory: Inventory, shipped: Reading) -> Reading:
+    """Return the driver that ships with torch's CUDA; Absent if the loader finds a cuda-compat as new first.
+
+    The compiler of PTX is a part of libcuda, so what limits an older driver does not limit such a libcuda.
+    """
+    compat = inventory.known("cuda.compat")
+    if not isinstance(shipped, Known) or compat is None or inventory.known("cuda.compat_on_path") is not True:
+        return shipped
+    return Absent() if versions.compare(str(compat), ">=", str(shipped.value)) is Tri.YES else shipped
 
 
 def _stand_in(inventory: Inventory) -> Unknown | None:
