@@ -9,7 +9,16 @@ from typing import NamedTuple
 
 from envcheck import dependency_files
 from envcheck.core.errors import InputError
-from envcheck.host.files import STDIN, argument_name, is_pipe, list_folder, path_exists, read_argument
+from envcheck.host.files import (
+    STDIN,
+    argument_name,
+    is_file,
+    is_folder,
+    is_pipe,
+    list_folder,
+    path_exists,
+    read_argument,
+)
 
 _USUAL_LIST = "requirements.txt"
 """The format of what has no name of its own: standard input, pipes, and requirements as arguments."""
@@ -39,7 +48,7 @@ def read_inputs(arguments: Sequence[str]) -> Iterator[ListText]:
         path = Path(argument)
         if argument != STDIN and not path_exists(path) and _REQUIREMENT.fullmatch(argument):
             requirements.append(argument)
-        elif path.is_dir():
+        elif is_folder(argument):
             yield from (ListText(file, _text(file)) for file in _files_of(argument))
         else:
             unnamed = argument == STDIN or is_pipe(path)
@@ -59,7 +68,7 @@ def _files_of(folder: str) -> list[str]:
         InputError: there is none, or the folder cannot be listed.
     """
     formats = dependency_files.every_format()
-    names = (name for name in sorted(list_folder(Path(folder))) if (Path(folder) / name).is_file())
+    names = (name for name in sorted(list_folder(Path(folder))) if is_file(Path(folder) / name))
     found = [str(Path(folder) / name) for name in names if any(each.is_usual(name) for each in formats)]
     if not found:
         kinds = ", ".join(each.kind for each in formats)

@@ -270,6 +270,11 @@ def is_file(path: Path) -> bool:
     return os.path.isfile(path)  # noqa: PTH113 - Path.is_file raises for these
 
 
+def is_folder(name: str) -> bool:
+    """Return whether a name leads to a folder; False for an empty name, or one that cannot be a path."""
+    return os.path.isdir(name)  # noqa: PTH112 - Path.is_dir raises for these, and takes no name for `.`
+
+
 def is_pipe(path: Path) -> bool:
     """Return whether the path leads to a pipe; False if there is nothing, or it cannot be a path."""
     try:

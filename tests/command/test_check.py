@@ -1213,5 +1213,14 @@ def test_requirements_may_be_arguments(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("argument", ["torch", "torch==", "missing.txt", "torch=2.4"])
 def test_what_is_neither_file_nor_requirement_is_one_line(argument: str, tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("torch==2.4.0\n")
     ran = envcheck("check", argument, cwd=tmp_path)
     assert (ran.code, ran.err) == (2, f"envcheck: {argument}: no such file or directory\n")
+
+
+@pytest.mark.parametrize("argument", ["", "a" * 5000])
+def test_a_name_that_is_empty_or_too_long_is_one_line(argument: str, tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("torch==2.4.0\n")
+    ran = envcheck("check", argument, cwd=tmp_path)
+    assert (ran.code, ran.out, len(ran.err.splitlines())) == (2, "", 1)
+    assert "internal error" not in ran.err
