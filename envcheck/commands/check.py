@@ -25,6 +25,7 @@ from envcheck.commands.published_requirements import (
     is_implied,
     with_published_requirements,
 )
+from envcheck.core.decoding import UTF_16_MARKS
 from envcheck.core.errors import InputError
 from envcheck.core.facts import Fact, Inventory, Known, Unknown
 from envcheck.core.findings import Evidence, Finding, Plan, Report, Verdict, worst_first
@@ -140,7 +141,12 @@ def _patches(dependencies: DependencyList, report: Report, plan: Plan | None) ->
         if finding.rule.group == "listing" and finding.fixes and not changes.keys() & _keys(finding):
             changes |= dict(finding.fixes[0].tried)
     found = edits.edits_of(dependencies, changes)
-    texts = {edit.file: read_file(Path(edit.file)).decode("utf-8", "replace") for edit in found}
+    contents = {edit.file: read_file(Path(edit.file)) for edit in found}
+    texts = {
+        file: data.decode("utf-8", "replace")
+        for file, data in contents.items()
+        if not data.startswith(UTF_16_MARKS)  # `patch` cannot edit it
+    }
     yield from edits.patches(found, texts)
 
 

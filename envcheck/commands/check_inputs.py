@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from envcheck import dependency_files
+from envcheck.core.decoding import decode_text
 from envcheck.core.errors import InputError
 from envcheck.host.files import (
     STDIN,
@@ -58,7 +59,7 @@ def read_inputs(arguments: Sequence[str]) -> Iterator[ListText]:
 
 
 def _text(argument: str) -> str:
-    return read_argument(argument).decode("utf-8", "replace")
+    return decode_text(read_argument(argument))
 
 
 def _files_of(folder: str) -> list[str]:

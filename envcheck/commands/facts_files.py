@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from envcheck.core import facts_file, parsing, versions
+from envcheck.core.decoding import decode_text
 from envcheck.core.errors import InputError
 from envcheck.core.facts import (
     Fact,
@@ -50,7 +51,7 @@ def read_facts_file(file: str, keys: Vocabulary) -> Inventory:
     Raises:
         InputError: it cannot be read, or has a mistake; with its place.
     """
-    text = read_argument(file).decode("utf-8", "replace")
+    text = decode_text(read_argument(file))
     file = argument_name(file)
     if text.lstrip().startswith("[") and (listed := _json_list(text, file)) is not None:
         return listed

@@ -13,6 +13,7 @@ from typing import Any
 from envcheck import __version__
 from envcheck.commands import declared_machine, examine, judging, loading, user_settings
 from envcheck.commands.examine import ExamineRequest
+from envcheck.core.decoding import decode_text
 from envcheck.core.errors import InputError
 from envcheck.core.facts import Absent, Fact, Inventory, Known, Unknown, family, package_name
 from envcheck.core.findings import Evidence, Finding, Report
@@ -308,7 +309,7 @@ def read_beside(name: str, named_by: str) -> tuple[str, str]:
         InputError: it does not exist, or cannot be read.
     """
     path = Path(named_by).parent / name if named_by else Path(name)
-    return str(path), read_file(path).decode("utf-8", "replace")
+    return str(path), decode_text(read_file(path))
 
 
 def _changed_files(request: ExamineRequest, host: Host, seconds: float) -> list[Finding]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from envcheck.commands.project_files import ProjectFiles
+from envcheck.core.decoding import UTF_16_MARKS
 from envcheck.core.errors import InputError, Place
 from envcheck.core.facts import Fact, Known, Tri, Unknown
 from envcheck.core.findings import UNREADABLE, Diagnostic
@@ -32,7 +33,6 @@ _LARGEST_NOTEBOOK = 1 << 25  # a notebook's size is mostly its cells' images
 _LONGEST_NAME = 200  # characters of a file's name that a message quotes
 _DEEPEST = 8  # longest chain of files that name one another
 _DEEPEST_GROUPS = 3  # groups of Hydra that name one another
-_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 class Configured(NamedTuple):
@@ -142,7 +142,7 @@ class _NamedFileReader:
             raise InputError(name, f"more than {_DEEPEST} files that name one another")
         self._read.add((resolved, naming.launch))
         data = read_file(path, _LARGEST_NOTEBOOK if name.endswith(".ipynb") else _LARGEST)
-        if data.startswith(_UTF_16):
+        if data.startswith(UTF_16_MARKS):
             raise InputError(name, "UTF-16: save it as UTF-8")
         self._chain.append(resolved)
         try:

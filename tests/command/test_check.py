@@ -1224,3 +1224,13 @@ def test_a_name_that_is_empty_or_too_long_is_one_line(argument: str, tmp_path: P
     ran = envcheck("check", argument, cwd=tmp_path)
     assert (ran.code, ran.out, len(ran.err.splitlines())) == (2, "", 1)
     assert "internal error" not in ran.err
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-8-sig"])
+def test_a_list_as_windows_writes_it_is_read(encoding: str, tmp_path: Path) -> None:
+    (tmp_path / "r.txt").write_bytes("-r more.txt\r\ntorch==2.4.0\r\n".encode(encoding))
+    (tmp_path / "more.txt").write_bytes("deepspeed==0.14.0\r\n".encode(encoding))
+    ran = envcheck("check", "r.txt", cwd=tmp_path)
+    assert (ran.code, ran.err) == (1, "")
+    assert "more.txt:1:1: error: DeepSpeed before 0.14.1 cannot be imported" in ran.out
+    assert ("patch -p0" in ran.out) == (encoding != "utf-16")  # `patch` cannot edit that

@@ -124,6 +124,13 @@ def test_facts_without_packages_are_no_answer(text: str, tmp_path: Path) -> None
     assert ran.out.startswith("Cannot say: the facts name no packages\n    fix     add the packages")
 
 
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-8-sig"])
+def test_a_list_as_windows_writes_it_is_read(encoding: str, tmp_path: Path) -> None:
+    (tmp_path / "list.txt").write_bytes("torch==2.4.0\r\ndeepspeed==0.14.0\r\n".encode(encoding))
+    code, rules = findings(tmp_path, "--facts", "list.txt")
+    assert (code, rules[0]) == (1, "deepspeed-elastic-log-import-torch24")
+
+
 # --- lists that people write ------------------------------------------------------------------------
 
 

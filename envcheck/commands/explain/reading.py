@@ -6,6 +6,7 @@ import codecs
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
+from envcheck.core.decoding import UTF_16_MARKS
 from envcheck.core.errors import InputError
 from envcheck.host import files
 from envcheck.host.pty_passthrough import Gap
@@ -55,16 +56,12 @@ def read_log(chunks: Iterable[bytes | Gap], name: str, patterns: LogPatterns) ->
     return LogText(log, plain(bytes(head)), tuple(notes))
 
 
-_UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-"""How a file begins to which PowerShell of Windows redirects output."""
-
-
 def _as_utf8(chunks: Iterable[bytes | Gap]) -> Iterator[bytes | Gap]:
     """Yield the chunks of a log; those of one in UTF-16 as UTF-8."""
     chunks = iter(chunks)
     decoder = codecs.getincrementaldecoder("utf-16")("replace")
     for number, chunk in enumerate(chunks):
-        if isinstance(chunk, Gap) or (number == 0 and not chunk.startswith(_UTF16)):
+        if isinstance(chunk, Gap) or (number == 0 and not chunk.startswith(UTF_16_MARKS)):
             yield chunk
             yield from chunks
             return

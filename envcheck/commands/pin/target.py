@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from envcheck.commands import examine, loading
 from envcheck.commands.judging import atlas_rules
+from envcheck.core.decoding import decode_text
 from envcheck.core.errors import InputError
 from envcheck.core.facts import Fact, Inventory, Known, normalised, package_key
 from envcheck.core.rules import Matrix, Rule, Severity, Target, UserRequirement
@@ -218,7 +219,7 @@ def _read_beside(file: str, named_in: str) -> tuple[str, str]:
     """
     path = posixpath.normpath(posixpath.join(posixpath.dirname(named_in), file))
     read = read_file(Path(path)) if named_in else read_argument(path)
-    return path if named_in else argument_name(path), read.decode("utf-8", "replace")
+    return path if named_in else argument_name(path), decode_text(read)
 
 
 def describe(goal: LockTarget) -> str:
