@@ -311,6 +311,8 @@ def test_a_well_known_model_needs_no_file(tmp_path: Path) -> None:
     assert known.code == 0
     assert "8,194,569,216 parameters" in known.out
     assert "its config.json was not read" in " ".join(known.out.split())
+    assert envcheck(*asked, "Qwen3-8B", cwd=tmp_path).out == known.out
+    assert envcheck(*asked, "./Qwen3-8B", cwd=tmp_path).code == 2
     assert "weights of its own" in " ".join(envcheck(*asked, "microsoft/phi-4", cwd=tmp_path).out.split())
 
 
@@ -318,6 +320,7 @@ def test_a_well_known_model_needs_no_file(tmp_path: Path) -> None:
     ("name", "advice"),
     [
         ("my-team/Model-7B", "run `hf download my-team/Model-7B config.json` (some kB) and try again"),
+        ("Qwen2.5-VL-7B-Instruct", "run `hf download OWNER/Qwen2.5-VL-7B-Instruct config.json`"),
         ("Qwen/Qwen2.5-VL-7B-Instruct", "run `hf download Qwen/Qwen2.5-VL-7B-Instruct config.json`"),
         ("Qwen/Qwen3-VL-8B-Instruct", "so run `hf download Qwen/Qwen3-VL-8B-Instruct` and try again"),
         ("openai/gpt-oss-20b", "quant_method 'mxfp4' cannot be calculated"),

@@ -56,7 +56,7 @@ def read_model(
     if named.startswith("params="):
         return architecture.described(named)
     path = Path(named)
-    if is_repository(named) and not path.exists():
+    if not path.exists() and (is_repository(named) or _known_without_owner(named)):
         found = cached_model(named, environ)
         if found is None:
             return _well_known_model(named, tables)
@@ -75,6 +75,11 @@ def read_model(
         quantised=_quantisation(config, str(file)),
         stored=sum(tensor.size for tensor in stored.values()),
     )
+
+
+def _known_without_owner(named: str) -> bool:
+    """Return whether a text is the last part of a well-known name, such as Qwen3-8B."""
+    return "/" not in named and bool(configuration_of(text_of("hub_models", "hub"), named))
 
 
 def _well_known_model(named: str, tables: Tables) -> architecture.ModelShape:
@@ -101,6 +106,7 @@ def _well_known_model(named: str, tables: Tables) -> architecture.ModelShape:
 
 def _how_to_get(named: str, kind: str, tables: Tables) -> str:
     """Return what to do about a model of the hub whose sizes are not known."""
+    named = named if is_repository(named) else f"OWNER/{named}"
     unknown = "not in the hub's cache, its sizes are not known here, and nothing is downloaded"
     if not kind or any(kind in row["model_types"] for table in ("decoder", "tower") for row in tables[table]):
         return f"{unknown}: run `hf download {named} config.json` (some kB) and try again, or give params=…"
