@@ -26,6 +26,8 @@ _USUAL_LIST = "requirements.txt"
 
 _REQUIREMENT = re.compile(r"[A-Za-z0-9][\w.-]*(?:\[[^\]]*\])?\s*(?:[=!~<>]=|[<>])\s*[\d.*].*")
 
+_LISTING = re.compile(r"Package {1,200}Version\b")
+
 ARGUMENTS = "arguments"
 """What reports call the list of the requirements that are arguments."""
 
@@ -59,7 +61,11 @@ def read_inputs(arguments: Sequence[str]) -> Iterator[ListText]:
 
 
 def _text(argument: str) -> str:
-    return decode_text(read_argument(argument))
+    text = decode_text(read_argument(argument))
+    if _LISTING.match(text):
+        why = "what pip list prints is no dependency file: envcheck doctor --facts judges it"
+        raise InputError(argument_name(argument), why)
+    return text
 
 
 def _files_of(folder: str) -> list[str]:

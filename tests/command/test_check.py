@@ -1218,6 +1218,15 @@ def test_what_is_neither_file_nor_requirement_is_one_line(argument: str, tmp_pat
     assert (ran.code, ran.err) == (2, f"envcheck: {argument}: no such file or directory\n")
 
 
+def test_the_output_of_pip_list_is_answered_with_the_command_that_judges_it(tmp_path: Path) -> None:
+    (tmp_path / "list.txt").write_text("Package    Version\n---------- -------\ntorch      2.4.0\n")
+    ran = envcheck("check", "list.txt", cwd=tmp_path)
+    assert (ran.code, len(ran.err.splitlines())) == (2, 1)
+    assert (
+        "list.txt: what pip list prints is no dependency file: envcheck doctor --facts judges it" in ran.err
+    )
+
+
 @pytest.mark.parametrize("argument", ["", "a" * 5000])
 def test_a_name_that_is_empty_or_too_long_is_one_line(argument: str, tmp_path: Path) -> None:
     (tmp_path / "requirements.txt").write_text("torch==2.4.0\n")
