@@ -133,14 +133,19 @@ def _pasted(text: str, file: str, keys: Vocabulary) -> Inventory | None:
 
 
 def _written(text: str, tables: Tables, printed: Collection[str]) -> Iterator[environment.Printed]:
-    """Yield what people list (`torch 2.5.1, peft 0.13.2`), unless a tool printed its version."""
+    """Yield what people list (`torch 2.5.1, peft 0.13.2`) of packages that rules know, unless a tool did."""
+    from envcheck.commands.loading import knowledge
     from envcheck.logs.environment import Printed
     from envcheck.logs.stated_versions import list_forms, written_versions
+    from envcheck.rules.clauses import keys_in
 
     names = {name: row["key"] for row in tables.get("written_name", ()) for name in row["names"]}
+    matrix = knowledge()
+    known = {key for rule in matrix.rules for key in keys_in(rule)}
+    known |= {package_key(package) for package in matrix.atlas().releases}
     for name, version, line in written_versions(text, list_forms(tables)):
         key = names.get(name, package_key(name))
-        if key and key not in printed and versions.parse(version) is not None:
+        if key in known and key not in printed and versions.parse(version) is not None:
             yield Printed(key, version, None, line + 1)
 
 

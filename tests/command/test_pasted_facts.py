@@ -172,6 +172,7 @@ def test_two_versions_that_were_written_are_neither(tmp_path: Path) -> None:
         "pip install torch==2.4.0 deepspeed==0.14.0",
         "It works with:\ntorch 2.4.0, deepspeed 0.14.0",
         "Ubuntu 22.04, CUDA 12.4",
+        "loss: 2.5\nlr: 1.5",
     ],
 )
 def test_a_sentence_a_command_and_the_list_of_others_are_no_facts(text: str, tmp_path: Path) -> None:
