@@ -71,12 +71,13 @@ Ray), two faults at run time inside PEFT with torchao, one in DeepSpeed, a metho
 another argument, an import that liger-kernel makes lazily, the code of a model's repository, two builds of
 flash-attn, a release without a wheel for macOS, and a cause that depends on an unstated NumPy.
 
-Sample 17, drawn in the same way and committed before anything was judged: 21 of 31 told (50 to 81 %), 1 of 16
-working environments accused (1 to 28 %): a B200 beside a torch 2.7.1 whose thread does not say for which CUDA
-it was built, and which counts as the build of the public index. Versions that threads leave to their date: see
-its commit. Missed: six of packages without a table (FlagEmbedding, colbert-ai, gradio twice, and wilds and
-safe-mol, which train no language model), code for an NPU, two faults inside an engine (a dictionary that
-DeepSpeed cannot mark, LightningCLI of lightning 2.5.5), and a DeepSpeed rule that waits for the ZeRO stage.
+Sample 17, drawn in the same way and committed before anything was judged: 21 of 31 told (50 to 81 %), 1 of
+16 working environments accused (1 to 28 %): a B200 beside a torch 2.7.1 whose thread does not say for which
+CUDA it was built, and which counts as the build of the public index. Versions that threads leave to their
+date: see its commit. Missed: six of packages without a table (FlagEmbedding, colbert-ai, gradio twice, and
+wilds and safe-mol, which train no language model), code for an NPU, two faults inside an engine (a dictionary
+that DeepSpeed cannot mark, LightningCLI of lightning 2.5.5), and a DeepSpeed rule that waits for the ZeRO
+stage.
 
 The 68 failures of samples 5 to 9 that were still missed when sample 10 was drawn: 15 have a rule, but the
 thread states no model, precision or engine, or an unreleased version; in 15 a package reads what another
