@@ -26,7 +26,7 @@ KINDS = {
     "disk": "the disk",
     "network": "the network",
     "hardware": "the hardware or its driver",
-    "code": "the code of the script or project that was run",
+    "code": "the code that was run, not its environment",
     "open": "not known: several causes have this text",
     "consequence": "follows from another failure",
     "harmless": "nothing to fix",

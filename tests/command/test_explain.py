@@ -1334,7 +1334,7 @@ def test_a_message_that_mostly_blames_the_user_does_not_if_a_library_called(tmp_
     assert "script or project" not in ran.out
     assert ran.code == 3
     near = told_of(JSON.format(file="/home/x/save.py"), tmp_path)
-    assert "    kind    the code of the script or project that was run\n" in near.out
+    assert "    kind    the code that was run, not its environment\n" in near.out
 
 
 def test_a_command_that_an_installer_wrote_is_not_the_users_code(tmp_path: Path) -> None:

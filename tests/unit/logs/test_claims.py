@@ -1261,3 +1261,22 @@ def test_a_worker_that_died_is_second_to_a_line_that_says_why(explained: Explain
 
     assert answer(explained(died + why)).startswith("Failed: Invalid handle. Cannot load symbol")
     assert "a worker process of Ray died" in answer(explained(died))
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("LFM2.5-VL model requires transformers>=4.58.0", True),
+        ("This reward needs `math-verify[antlr4] >= 0.5.2`", True),
+        ("GRPO requires batch_size >= 2", False),
+        ("flash-attn requires CUDA >= 11.7", False),
+    ],
+)
+def test_a_message_that_requires_a_release_is_one_of_versions(
+    explained: Explain, said: str, *, told: bool
+) -> None:
+    raised = (f"{SITE}/foo/patcher.py", 118, "patch", "raise RuntimeError(text)")
+
+    found = answer(explained(traceback(f"RuntimeError: {said}", raised)))
+
+    assert ("asks for another release of a package" in found) is told
