@@ -20,7 +20,7 @@ _MOST_PAIRS = 40
 """Number of pairs of changes that are tried; each takes one search."""
 
 
-class _DeadEnd(NamedTuple):
+class _FutileChange(NamedTuple):
     """A changed problem without a lock: what was changed, in words, and what refuses every choice."""
 
     change: Reason
@@ -36,12 +36,12 @@ class _Trials:
     """
 
     def __init__(
-        self, left: int, after: _DeadEnd | None = None, known: Collection[frozenset[Reason]] = ()
+        self, left: int, after: _FutileChange | None = None, known: Collection[frozenset[Reason]] = ()
     ) -> None:
         """Allow `left` more searches; changes of `known` were tried."""
         self.left, self._after, self._known = left, after, known
         self.tried: set[frozenset[Reason]] = set()
-        self.dead_ends: list[_DeadEnd] = []
+        self.futile: list[_FutileChange] = []
 
     def change(self, change: Reason, label: str, changed: SearchProblem) -> Iterator[str]:
         """Yield a sentence if the search finds a lock for the changed problem."""
@@ -57,7 +57,7 @@ class _Trials:
         except NoSolutionError:
             return
         if answer.versions is None:
-            self.dead_ends.append(_DeadEnd(change, label, changed, answer.reasons))
+            self.futile.append(_FutileChange(change, label, changed, answer.reasons))
             return
         chosen = ", ".join(f"{name} {version}" for name, version in answer.versions.items())
         settings = "".join(
@@ -78,7 +78,7 @@ def ways_out(view: ConflictView) -> Iterator[str]:
         helped = True
         yield sentence
     left, known = _MOST_PAIRS, set[frozenset[Reason]]()
-    for first in () if helped else single.dead_ends:
+    for first in () if helped else single.futile:
         second = _Trials(left, first, known)
         yield from _changes(ConflictView(first.problem, first.reasons), second)
         left = second.left
