@@ -210,7 +210,7 @@ the stage of ZeRO in the file that had ended the program was written down.
 
 `twenty-eighth` is as hard, was committed after these causes had been fixed (all but slime's), and was scored
 once: 162 of 179 facts right (95 % interval 85.3 to 94.0 %), 12 open and five false (1.2 to 6.4 %); envcheck
-before had the same answers. The answers showed mistakes of the reader: three uncertain facts that envcheck
+before had the same figures. The answers showed mistakes of the reader: three uncertain facts that envcheck
 had right, `quant_bits` of ms-swift, which quantises nothing without `quant_method`, and a program that trains
 with FSDP, of which the reader had accepted `ddp` too. With these corrected, 162 of 178 were right and four
 false: a script of ms-swift taken for TRL's `sft.py` (two), DDP claimed for a program that gives FSDP to
