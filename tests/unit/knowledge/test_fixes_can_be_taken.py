@@ -58,6 +58,7 @@ LATER = timedelta(days=45)
 
 EXCLUDED: Mapping[str, str] = {
     "transformers4449-tokenizers0200": "TRL of that time asks for transformers before 4.47; tokenizers alone would do",
+    "apex-of-the-index-openrlhf": "OpenRLHF pins transformers; the rule says that uninstalling apex is enough",
 }
 """Cases in which a package excludes what every fix advises, with the reason. `--fix` plans for them."""
 
