@@ -169,9 +169,7 @@ def _failed_in(diagnosis: Diagnosis, tables: Mapping[str, Any]) -> str:
 
 
 _ONLY_CARRIES_OUT = frozenset(
-    {
-        *("torch", "pydantic", "pydantic-core", "hydra-core", "fire", "click", "ray", "dill", "cloudpickle"),
-    }
+    ("torch", "pydantic", "pydantic-core", "hydra-core", "fire", "click", "ray", "dill", "cloudpickle")
 )
 """Packages through which other code is run or checked, so that the last line in them says nothing."""
 
