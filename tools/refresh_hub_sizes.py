@@ -50,7 +50,7 @@ Config = dict[str, Any]
 
 
 class KeysRead(Mapping[str, Any]):
-    """A config.json that notes which of its keys are read, also in the objects that it holds."""
+    """Note which keys of a config.json are read, also in the objects that it holds."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         """Take the configuration."""
@@ -204,7 +204,7 @@ def class_constants(source: str) -> Iterator[Mapping[str, Any]]:
 
 
 class Registries(NamedTuple):
-    """What the wheels of a folder say; `different` are the names of which they say different things."""
+    """Hold what the wheels of a folder say; `different` are the names of which they say different things."""
 
     configs: Mapping[str, Config]
     different: Sequence[str]

@@ -33,7 +33,7 @@ ARGUMENTS = "arguments"
 
 
 class ListText(NamedTuple):
-    """A dependency file: what reports call it, its text, and if that is no file name, one of its format."""
+    """Hold a dependency file: what reports call it, its text, and a name of its format if that is none."""
 
     where: str
     text: str

@@ -21,7 +21,7 @@ _MOST_PAIRS = 40
 
 
 class _FutileChange(NamedTuple):
-    """A changed problem without a lock: what was changed, in words, and what refuses every choice."""
+    """Hold a changed problem without a lock: what was changed, in words, and what refuses every choice."""
 
     change: Reason
     label: str

@@ -28,7 +28,7 @@ _LONGEST_RULE = 2000  # characters: a longer line is not taken for a rule
 
 
 class MakeCommand(NamedTuple):
-    """A command of a target, and its line in the makefile."""
+    """Hold a command of a target, and its line in the makefile."""
 
     text: str
     line: int
