@@ -610,6 +610,7 @@ def test_every_command_module_is_in_the_table() -> None:
         "declaration",
         "plain_words",
         "program",
+        "usage_errors",
     }
     assert {path.stem for path in (ROOT / "envcheck/cli").glob("*.py")} - shared == set(COMMANDS)
 

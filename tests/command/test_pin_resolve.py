@@ -109,11 +109,11 @@ def fits(torch: str, driver: str, gpu: str, python: str, arch: str) -> bool:
     [
         ("535.104.05", "V100", "3.11", "x86_64", "2.10.0", True),  # no CUDA 13 by driver, nor sm_70 in it
         ("570.86.15", "RTX 5090", "3.11", "x86_64", "2.10.0", True),  # sm_120 is there since 2.8
-        ("580.95.05", "RTX 5090", "3.12", "x86_64", "2.14.1", False),  # measured; newer ones fit as well
+        ("580.95.05", "RTX 5090", "3.12", "x86_64", "2.15.0", True),  # the newest that is measured
         ("470.223.02", "", "3.11", "x86_64", "2.0.1", True),  # the last with CUDA 11
-        ("580.95.05", "B200", "3.11", "x86_64", "2.14.1", False),
+        ("580.95.05", "B200", "3.11", "x86_64", "2.15.0", True),
         ("570.86.15", "B200", "3.11", "x86_64", "2.10.0", True),
-        ("580.95.05", "GH200", "3.11", "aarch64", "2.14.1", False),  # CUDA for Arm begins with 2.11
+        ("580.95.05", "GH200", "3.11", "aarch64", "2.15.0", True),  # CUDA for Arm begins with 2.11
     ],
 )
 def test_the_torch_build_is_the_one_the_tables_allow(
@@ -147,9 +147,9 @@ def test_without_a_gpu_the_driver_does_not_limit_the_versions(
     machine = ("--gpu", "none", "--python-version", "3.11", "--platform", "linux-x86_64")
     code, out, err = resolve(whole_stack, tmp_path, "--target", "zero3-lora", *machine)
     assert code == 0, err
-    assert pinned(out, "torch") == "2.14.1"
+    assert pinned(out, "torch") == "2.15.0"
     assert parse_requirements(out, "stdout").needs == ()
-    assert "--torch-backend cpu torch==2.14.1" in err
+    assert "--torch-backend cpu torch==2.15.0" in err
 
 
 @pytest.mark.parametrize(
