@@ -44,8 +44,8 @@ def may_be_about(known: ExplainKnowledge, stated: StatedVersions, signature: Sig
 
     A missing name or parameter is missing where it is asked for: if the traceback shows the libraries that it
     goes through, at least one package of the rule is among them or is named in the message. torch does not
-    count, because every training goes through it; nor does, if the user's own code asks, the package that
-    lacks the name, because then a rule on another package that asks it for the same name is beside the point.
+    count, because every training goes through it; nor does, if it is known who asks, the package that lacks
+    the name, because then a rule on another package that asks it for the same name is beside the point.
     """
     rule = known.matrix.rule(signature.rule) if signature.rule else None
     if _is_of_others(signature, event) or contradicts_releases(signature.releases, stated):
@@ -62,7 +62,8 @@ def may_be_about(known: ExplainKnowledge, stated: StatedVersions, signature: Sig
     packages = {package_name(clause.key) for table in rule.when for clause in table if "pkg." in clause.key}
     packages -= {"torch"}
     missing = missing_names.missing_name(event, known.tree["tables"])
-    others = packages - {missing.lacks} if missing is not None and missing.own else set()
+    asker_known = missing is not None and (missing.own or bool(missing.asks))
+    others = packages - {missing.lacks} if missing is not None and asker_known else set()
     if others:
         packages = others
     elif not frames or not packages:

@@ -1280,3 +1280,27 @@ def test_a_message_that_requires_a_release_is_one_of_versions(
     found = answer(explained(traceback(f"RuntimeError: {said}", raised)))
 
     assert ("asks for another release of a package" in found) is told
+
+
+# --- a rule on another package that asks for the same name -------------------------------------------
+
+ASKED_BY = """\
+Traceback (most recent call last):
+  File "/env/lib/python3.11/site-packages/{package}/__init__.py", line 3, in <module>
+    from {package} import {module}
+  File "/env/lib/python3.11/site-packages/{package}/{module}.py", line 13, in <module>
+    from huggingface_hub import HfFolder, whoami
+ImportError: cannot import name 'HfFolder' from 'huggingface_hub' (/env/lib/python3.11/site-packages/huggingface_hub/__init__.py)
+"""
+
+
+def test_a_rule_on_another_package_that_asks_for_the_name_is_beside_the_point(explained: Explain) -> None:
+    of_datasets = explained(ASKED_BY.format(package="datasets", module="load"))
+    assert [match.signature.rule for match in of_datasets.diagnosis.matches] == [
+        "datasets-lt216-huggingface-hub1"
+    ]
+    of_gradio = explained(ASKED_BY.format(package="gradio", module="oauth"))
+    assert of_gradio.diagnosis.matches == ()
+    assert of_gradio.missing is not None
+    assert of_gradio.missing.missing.asks == "gradio"
+    assert "gradio-lt58-huggingface-hub1" in {rule.id for rule in of_gradio.missing.rules}
