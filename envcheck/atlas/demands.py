@@ -234,7 +234,7 @@ def this_stack() -> Surroundings:
 
     A package for another device is left open, because code for it counts where it is installed.
     """
-    return Surroundings(absent=elsewhere() - devices())
+    return Surroundings(absent=elsewhere().difference(devices()))
 
 
 @lru_cache(maxsize=65536)

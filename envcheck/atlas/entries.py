@@ -76,7 +76,8 @@ class EntryTable:
         packages: by normalised name; the import name of any other package is taken to be its own name.
         methods: patterns of class names, with the methods that a run calls.
         elsewhere: packages that count as absent unless they are known to be installed.
-        devices: those of them that bring a device which takes the place of a CUDA device.
+        devices: those of them that bring a device which takes the place of a CUDA device, each with the
+            module that it puts into torch.
         by_module: distributions by import name or abbreviation.
         usual: patterns of tests that are true in nearly every run.
 
@@ -85,7 +86,7 @@ class EntryTable:
     packages: Mapping[str, StackPackage] = field(default_factory=dict)
     methods: tuple[tuple[str, Mapping[str, str]], ...] = ()
     elsewhere: frozenset[str] = frozenset()
-    devices: frozenset[str] = frozenset()
+    devices: Mapping[str, str] = field(default_factory=dict)
     by_module: Mapping[str, str] = field(default_factory=dict)
     usual: tuple[str, ...] = ()
 
@@ -109,7 +110,7 @@ def use_entries(text: str, file: str) -> None:
         packages=packages,
         methods=tuple(_methods(row) for row in tree.get("methods", ())),
         elsewhere=frozenset(names.get("elsewhere", ())),
-        devices=frozenset(names.get("devices", ())),
+        devices=dict(names.get("devices", {})),
         by_module={**names.get("spellings", {}), **modules},
         usual=tuple(tree.get("usual", {}).get("tests", ())),
     )
@@ -160,7 +161,7 @@ def entries_seen_by(package: str, *, calls: bool) -> str:
         [(form, list(methods.items())) for form, methods in table.methods] * calls,
         table.usual * calls,
         sorted(table.elsewhere),
-        sorted(table.devices),
+        sorted(table.devices.items()),
         sorted(module for each in table.packages.values() for module in each.exclusive),
     )
     return repr(said)
@@ -176,8 +177,8 @@ def elsewhere() -> frozenset[str]:
     return _IN_USE[0].elsewhere
 
 
-def devices() -> frozenset[str]:
-    """Return the packages of `elsewhere` that bring a device which takes the place of a CUDA device."""
+def devices() -> Mapping[str, str]:
+    """Return the module of torch that each package adds which brings another device than CUDA's."""
     return _IN_USE[0].devices
 
 

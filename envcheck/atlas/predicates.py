@@ -33,7 +33,7 @@ from envcheck.atlas.conditions import (
     any_of,
     negate,
 )
-from envcheck.atlas.entries import distribution_of
+from envcheck.atlas.entries import devices, distribution_of
 from envcheck.atlas.named_predicates import named_predicate
 from envcheck.atlas.release_modules import ModuleForm, ReleaseModules
 from envcheck.atlas.summary import Guards
@@ -84,15 +84,6 @@ _TRUE_ON_LINUX = frozenset(
     }
 )
 """Names that are present, or answer yes, in every published build of torch for Linux."""
-
-_DEVICES = {
-    "torch.cuda.is_available": Installed(CUDA),
-    "torch.npu.is_available": Installed("torch-npu"),
-}
-"""What torch says about the devices of a machine, with the condition under which it says yes."""
-
-_PUT_INTO_TORCH = {"torch.npu": Installed("torch-npu")}
-"""Names of torch that another package adds, and the condition under which they are there."""
 
 _PACKAGE_CHECK = re.compile(r"_?is_package_available")
 _PAIR = 2
@@ -471,8 +462,8 @@ class GuardReader:
             return (call_method(function.value, function.name, values),)
         if isinstance(function, PathOf) and function.path in _TRUE_ON_LINUX:
             return (ALWAYS,)
-        if isinstance(function, PathOf) and function.path in _DEVICES and not values:
-            return (_DEVICES[function.path],)
+        if isinstance(function, PathOf) and not values and (device := _device(function.path)):
+            return (device,)
         if name in _SAME_VERSION:
             return (str(first) if isinstance(first, float) else first,)
         if name in _PASSED_ON:
@@ -519,7 +510,7 @@ class GuardReader:
         match values:
             case [PathOf(path), str(name)]:
                 whole = f"{path}.{name}"
-                return ALWAYS if whole in _TRUE_ON_LINUX else _PUT_INTO_TORCH.get(whole) or HasName(whole)
+                return ALWAYS if whole in _TRUE_ON_LINUX else _put_into_torch(whole) or HasName(whole)
             case _:
                 return OPAQUE
 
@@ -650,3 +641,16 @@ def _foreign_value(path: str) -> SymbolValue:
     if name == "TYPE_CHECKING":
         return NEVER
     return VersionOf(distribution_of(path)) if name == "__version__" else PathOf(path)
+
+
+def _device(path: str) -> Condition | None:
+    """Return when torch says that a device is there, if the path is that of the function that says so."""
+    if path == "torch.cuda.is_available":
+        return Installed(CUDA)
+    module, _, function = path.rpartition(".")
+    return _put_into_torch(module) if function == "is_available" else None
+
+
+def _put_into_torch(name: str) -> Condition | None:
+    """Return when torch has a module of this name, if it is one that another package adds."""
+    return next((Installed(package) for package, module in devices().items() if module == name), None)

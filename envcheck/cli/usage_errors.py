@@ -6,10 +6,11 @@ import re
 import shlex
 from typing import Any
 
+from envcheck import dependency_files
 from envcheck.cli import completion
+from envcheck.core.errors import EnvcheckError
 
 _EXTRA = re.compile(r"unexpected extra arguments?(?:\(s\))? \((\S+)\)")
-_REQUIREMENTS = re.compile(r"(?:.*/)?[^/]*(?:requirements|constraints)[^/]*\.(?:txt|in)")
 _TRAINING = re.compile(r".*\.(?:sh|py|ya?ml|json|toml|sbatch|slurm|ipynb)")
 
 
@@ -26,8 +27,21 @@ def describe(error: Any) -> str:
 def _meant_by(word: str, context: Any) -> str:
     """Return the option of a command, or the other command, that takes such a word, or an empty text."""
     options = {name for parameter in context.command.params for name in parameter.opts}
-    if word in completion.targets(word):
+    if _is_target(word):
         return "--target" if "--target" in options else ""
-    if _REQUIREMENTS.fullmatch(word):
-        return "--requirement" if "--requirement" in options else "envcheck check"
+    name = word.rpartition("/")[2]
+    kinds = [each.kind for each in dependency_files.every_format() if each.is_usual(name)]
+    if kinds:
+        return (
+            "--requirement"
+            if kinds == ["requirements.txt"] and "--requirement" in options
+            else "envcheck check"
+        )
     return "--train" if _TRAINING.fullmatch(word) and "--train" in options else ""
+
+
+def _is_target(word: str) -> bool:
+    try:
+        return word in completion.targets(word)
+    except EnvcheckError:  # the answer to a wrong command line does not need the knowledge
+        return False

@@ -1,7 +1,8 @@
 """Read the files of `--facts`: facts files, and pasted output of nvidia-smi, pip list, conda list and so on.
 
-A file that is neither TOML nor JSON is read as output of the tools that are also recognised in logs. Several
-files make one inventory; if two of them state a fact differently, that is an error.
+A file that is neither TOML nor JSON is read as output of the tools that are also recognised in logs, and as a
+list of versions that a person wrote. Several files make one inventory; if two of them state a fact
+differently, that is an error.
 """
 
 from __future__ import annotations
@@ -139,12 +140,10 @@ def _written(text: str, tables: Tables, printed: Collection[str]) -> Iterator[en
     from envcheck.logs.stated_versions import list_forms, written_versions
     from envcheck.rules.clauses import keys_in
 
-    names = {name: row["key"] for row in tables.get("written_name", ()) for name in row["names"]}
     matrix = knowledge()
     known = {key for rule in matrix.rules for key in keys_in(rule)}
     known |= {package_key(package) for package in matrix.atlas().releases}
-    for name, version, line in written_versions(text, list_forms(tables)):
-        key = names.get(name, package_key(name))
+    for key, version, line in written_versions(text, list_forms(tables)):
         if key in known and key not in printed and versions.parse(version) is not None:
             yield Printed(key, version, None, line + 1)
 

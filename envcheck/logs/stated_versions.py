@@ -3,7 +3,7 @@
 `logs/environment.py` reads what known tools print and takes it for facts. People write more: `torch==2.1.0`,
 a list of versions, the file name of a wheel. That may be wrong for the environment that failed, so it proves
 nothing; but a failure of releases that the log nowhere states, while it states others of the same package, is
-not what the log is about.
+not what the log is about. Only where somebody gives a text as facts (`--facts`) do its lists count as such.
 
 A sentence (`it worked with trl 0.11.4 last week`) may be about any environment, and no list of words tells
 which. So a line counts only if nothing but releases, labels and an installer's command stand in it.
@@ -40,7 +40,6 @@ _PROMPT = re.compile(r"\s*(?:\([\w.-]{1,60}\) ?)?(?:[\w.-]{1,60}@[\w.-]{1,60}\S{
 _BETWEEN_WORDS = re.compile(r"[\s,;:()\[\]{}\"'`|=&]+")
 _UNFINISHED = re.compile(r"(?i)(?:,|\b(?:with|and|or|on|in|of|for|to|under|than|from|by))[ \r]{0,9}$")
 _INSTALLS = re.compile(r"\b(?:install|add|uninstall)\b")
-_OTHER_NAMES = {"pytorch": "torch"}
 
 Tables = Mapping[str, Sequence[Mapping[str, Any]]]
 
@@ -52,11 +51,17 @@ class ListForms(NamedTuple):
     """Hold what tells a list of releases from a sentence, and a list of one's own from that of others.
 
     `labels` matches a whole word that may stand in a list, and `of_others` the line above a list that need
-    not be of the environment that failed, such as `It works with:`.
+    not be of the environment that failed, such as `It works with:`. `keys` has the facts that a name stands
+    for if it is not that of a package on the index: `pytorch`, `python`.
     """
 
     labels: re.Pattern[str]
     of_others: re.Pattern[str]
+    keys: Mapping[str, str]
+
+    def key(self, name: str) -> str:
+        """Return the key of the fact that a version of this name states."""
+        return self.keys.get(name, package_key(name))
 
 
 def list_forms(tables: Tables) -> ListForms:
@@ -65,7 +70,9 @@ def list_forms(tables: Tables) -> ListForms:
         "|".join(word for row in tables.get(name, ()) for word in row["words"]) or r"\b\B"
         for name in ("list_label", "list_of_others")
     )
-    return ListForms(re.compile(f"(?i){labels}"), re.compile(rf"(?i)\b(?:{others}).{{0,80}}:[ *\r]{{0,9}}$"))
+    keys = {name: row["key"] for row in tables.get("written_name", ()) for name in row["names"]}
+    of_others = re.compile(rf"(?i)\b(?:{others}).{{0,80}}:[ *\r]{{0,9}}$")
+    return ListForms(re.compile(f"(?i){labels}"), of_others, keys)
 
 
 class StatedVersions(NamedTuple):
@@ -87,9 +94,9 @@ def stated_versions(texts: Iterable[str], printed: Inventory, forms: ListForms) 
     found: dict[str, dict[str, None]] = {}
     for text in texts:
         for name, version in _mentions(text[:_SEARCHED].split("\n"), forms):
-            found.setdefault(_OTHER_NAMES.get(name, name), {})[version] = None
+            found.setdefault(_named(forms.key(name)), {})[version] = None
     facts = {
-        key.removeprefix("pkg.").removesuffix(".version"): (str(fact.value),)
+        _named(key): (str(fact.value),)
         for key, fact in printed.facts.items()
         if (key.startswith("pkg.") or key == "python.version") and isinstance(fact.reading, Known)
     }
@@ -97,15 +104,19 @@ def stated_versions(texts: Iterable[str], printed: Inventory, forms: ListForms) 
     return StatedVersions(written, facts)
 
 
+def _named(key: str) -> str:
+    return key.removeprefix("pkg.").removesuffix(".version")
+
+
 def written_versions(text: str, forms: ListForms) -> Iterator[tuple[str, str, int]]:
-    """Yield the name, the version and the line, counted from 0, of what a text lists as installed.
+    """Yield the fact, the version and the line, counted from 0, of what a text lists as installed.
 
     A line with an installer's command lists what is to be installed, and is left out.
     """
     for line in _lines_without_prose(text[:_SEARCHED].split("\n"), forms):
         if not line.of_others and not _INSTALLS.search(line.text):
             for match in line.pattern.finditer(line.text):
-                yield normalised(match["name"]), match["version"], line.number
+                yield forms.key(normalised(match["name"])), match["version"], line.number
 
 
 def lines_of_others(text: str, forms: ListForms) -> frozenset[int]:

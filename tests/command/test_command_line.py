@@ -622,6 +622,7 @@ def test_every_command_module_is_in_the_table() -> None:
         (("doctor", "zero3-lora"), "--target zero3-lora"),
         (("pin", "requirements.txt"), "--requirement requirements.txt"),
         (("doctor", "requirements.txt"), "envcheck check requirements.txt"),
+        (("doctor", "Dockerfile"), "envcheck check Dockerfile"),
         (("doctor", "run.sh"), "--train run.sh"),
     ],
 )

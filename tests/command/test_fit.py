@@ -776,3 +776,9 @@ def test_verbose_and_quiet_contradict_each_other(tmp_path: Path, machine: Path) 
     ran = asked(tmp_path, machine, "-v", "-q")
     assert (ran.returncode, ran.stdout) == (2, "")
     assert "--quiet: contradicts --verbose" in ran.stderr
+
+
+def test_a_model_name_that_is_too_long_for_a_path_is_one_line() -> None:
+    ran = envcheck("fit", "--gpu", "a100-80gb", "--model", "a" * 5000)
+    assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1)
+    assert "internal error" not in ran.err

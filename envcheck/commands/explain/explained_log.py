@@ -165,13 +165,8 @@ def _failed_in(diagnosis: Diagnosis, tables: Mapping[str, Any]) -> str:
         return ""
     distributions = {row["module"]: row["package"] for row in tables.get("import_name", ())}
     package = missing_names.package_of(diagnosis.cause.place, distributions)
-    return "" if package in _ONLY_CARRIES_OUT else package
-
-
-_ONLY_CARRIES_OUT = frozenset(
-    ("torch", "pydantic", "pydantic-core", "hydra-core", "fire", "click", "ray", "dill", "cloudpickle")
-)
-"""Packages through which other code is run or checked, so that the last line in them says nothing."""
+    carries_out = {name for row in tables.get("carries_out", ()) for name in row["packages"]}
+    return "" if package in carries_out else package
 
 
 def _without_contradicted(

@@ -11,7 +11,7 @@ from envcheck.core.errors import InputError
 from envcheck.core.facts import EMPTY_MAPPING
 from envcheck.core.parsing import parse_json
 from envcheck.core.records import NamedTuple
-from envcheck.host.files import list_folder, read_file, read_start
+from envcheck.host.files import is_folder, list_folder, path_exists, read_file, read_start
 from envcheck.host.hub_cache import cached_model, is_repository
 from envcheck.host.package_files import text_of
 from envcheck.knowledge.hub_models import configuration_of, sizes_of
@@ -56,18 +56,18 @@ def read_model(
     if named.startswith("params="):
         return architecture.described(named)
     path = Path(named)
-    if not path.exists() and (is_repository(named) or _known_without_owner(named)):
+    if not path_exists(path) and (is_repository(named) or _known_without_owner(named)):
         found = cached_model(named, environ)
         if found is None:
             return _well_known_model(named, tables)
         path = found
     file, stored = path, dict[str, _StoredTensor]()
-    if path.is_dir():
+    if is_folder(str(path)):
         file = path / "config.json"
         if not file.exists():
             raise InputError(named, "no config.json in this folder")
     config = _parse_json(read_file(file), str(file))
-    if path.is_dir():
+    if is_folder(str(path)):
         stored = dict(_stored_tensors(path))
     model = architecture.model(config, tables, str(file)) or _model_of_tensors(config, str(file), stored)
     return model._replace(
@@ -89,13 +89,12 @@ def _well_known_model(named: str, tables: Tables) -> architecture.ModelShape:
         InputError: its sizes are not known, or the estimate does not cover how it is quantised.
     """
     types = text_of("hub_models", "hub")
-    quantised = _quantisation(configuration_of(types, named), named)
+    known = configuration_of(types, named)
+    quantised = _quantisation(known, named)
     config = sizes_of(text_of("hub_models", "sizes"), types, named)
     model = architecture.model(config, tables, named) if config else None
     if model is None:
-        raise InputError(
-            named, _how_to_get(named, str(configuration_of(types, named).get("model_type", "")), tables)
-        )
+        raise InputError(named, _how_to_get(named, str(known.get("model_type", "")), tables))
     notes = ["sizes by the model's name, from published registries: its config.json was not read"]
     if config.get("tie_word_embeddings", False) is None:
         notes.append("the head has weights of its own: the registries do not say whether it shares them")
