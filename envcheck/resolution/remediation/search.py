@@ -17,7 +17,7 @@ from envcheck.resolution.remediation.moves import Changes, count_moves
 from envcheck.resolution.remediation.problem import RemediationProblem
 from envcheck.resolution.remediation.releases import ReleaseChoices, Releases
 from envcheck.resolution.remediation.state import InventoryEditor, RemediationState, StateJudge
-from envcheck.resolution.remediation.ways_out import Neighbourhood
+from envcheck.resolution.remediation.ways_out import BreakingReleases, Neighbourhood
 
 STATES = 200
 """Maximum number of states judged in one search. At one to three milliseconds each, that is about a third of
@@ -36,8 +36,13 @@ class RemediationSpace(NamedTuple):
     neighbourhood: Neighbourhood
 
     @classmethod
-    def of(cls, problem: RemediationProblem, listed: Releases) -> RemediationSpace:
-        """Build the parts for a problem and the releases that may be proposed."""
+    def of(
+        cls, problem: RemediationProblem, listed: Releases, breaking: BreakingReleases | None = None
+    ) -> RemediationSpace:
+        """Build the parts for a problem and the releases that may be proposed.
+
+        `breaking` holds the answers of another search in the same inventory.
+        """
         editor = InventoryEditor(problem.read, problem.known, listed)
         judge = StateJudge(problem, editor)
         choices = ReleaseChoices(problem, listed)
@@ -49,7 +54,7 @@ class RemediationSpace(NamedTuple):
             choices=choices,
             costs=costs,
             bounds=BoundModel(problem, costs),
-            neighbourhood=Neighbourhood(judge, choices),
+            neighbourhood=Neighbourhood(judge, choices, breaking or BreakingReleases()),
         )
 
 

@@ -19,6 +19,7 @@ from envcheck.resolution.remediation.plan import plan_remediation
 from envcheck.resolution.remediation.problem import RemediationProblem
 from envcheck.resolution.remediation.releases import Releases
 from envcheck.resolution.remediation.search import RemediationSpace
+from envcheck.resolution.remediation.ways_out import BreakingReleases
 from envcheck.rules import derive
 from envcheck.rules.changes import apply_changes
 from tests.support import worlds
@@ -119,6 +120,24 @@ def test_no_way_out_leaves_a_bound_outside_which_the_failure_has_another_form() 
 
     assert "pkg.trl" in moved(())
     assert moved(rule.no_cure) == {"train.vllm"}
+
+
+def test_kept_answers_are_those_of_the_judge() -> None:
+    when = '{ "pkg.peft" = "<0.18", "pkg.torch" = ">=2.4" }'
+    on_old_gpus = '{ "pkg.peft" = "<0.18", "gpu.compute_capability" = "<8.0" }'
+    of = worlds.known(worlds.rule(when) + worlds.rule(on_old_gpus, "on-old-gpus"))
+    breaking = BreakingReleases()
+
+    def breaks(rule_id: str, peft: str, torch: str = "2.3.0", arch: str = "8.0") -> bool:
+        facts = f'complete = ["pkg"]\npkg = {{ torch = "{torch}", trl = "{torch}" }}\ngpu = [{{ compute_capability = "{arch}" }}]'
+        rule = of.rule(rule_id)
+        assert rule is not None
+        return breaking.breaks(rule, Fact("pkg.peft", Known(peft)), worlds.inventory(facts))
+
+    for _ in range(2):  # the second time, the answers are kept
+        assert [breaks("a-rule", peft, "2.4.0") for peft in ("0.17.1", "0.18.0")] == [True, False]
+        assert not breaks("a-rule", "0.17.1", "2.3.0"), "another fact that the rule reads has changed"
+        assert [breaks("on-old-gpus", "0.17.1", arch=arch) for arch in ("7.5", "8.0")] == [True, False]
 
 
 def _timed(read: Inventory) -> tuple[float, Plan]:
