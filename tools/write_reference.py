@@ -27,8 +27,8 @@ from envcheck.cli.main import COMMANDS, command_module  # noqa: E402
 from envcheck.cli.program import build_program  # noqa: E402
 from envcheck.commands import loading  # noqa: E402 - of this checkout
 from envcheck.core import training_facts  # noqa: E402 - of this checkout
-from envcheck.core.facts import Key, family  # noqa: E402 - of this checkout
-from envcheck.core.rules import Matrix, Rule, Target, When  # noqa: E402
+from envcheck.core.facts import Key, family, package_name  # noqa: E402 - of this checkout
+from envcheck.core.rules import Matrix, Rule, Target, When, uninstalls  # noqa: E402
 
 
 def main() -> None:
@@ -138,7 +138,12 @@ def _clauses(table: When) -> Iterator[str]:
 
 
 def _changes(changes: tuple[tuple[str, str | int | bool], ...]) -> str:
-    return ", ".join(_code(_clause_text(key, _value(value))) for key, value in changes)
+    return ", ".join(
+        f"uninstall {_code(package_name(key))}"
+        if uninstalls(key, value)
+        else _code(_clause_text(key, _value(value)))
+        for key, value in changes
+    )
 
 
 def _clause_text(key: str, bound: str) -> str:

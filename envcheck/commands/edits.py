@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from envcheck.core.facts import Value, family, package_name
+from envcheck.core.rules import uninstalls
 from envcheck.dependency_files import DependencyList, ListedPackage
 
 _EDITABLE = (".txt", ".in", ".toml")
@@ -19,7 +20,7 @@ _REQUIREMENT = re.compile(
 
 
 class FileEdit(NamedTuple):
-    """New versions for lines of a file: the version by line number and package."""
+    """New versions for lines of a file, by line number and package; an empty one removes the package."""
 
     file: str
     versions: Mapping[tuple[int, str], str]
@@ -39,7 +40,7 @@ def edits_of(dependencies: DependencyList, changes: Mapping[str, Value]) -> list
         if place is None:
             continue
         file, line = place
-        by_file.setdefault(file, {})[line, name] = str(version)
+        by_file.setdefault(file, {})[line, name] = "" if uninstalls(key, version) else str(version)
     return [FileEdit(file, versions) for file, versions in by_file.items()]
 
 
@@ -57,12 +58,15 @@ def patch(text: str, edit: FileEdit) -> str:
     for (number, name), version in edit.versions.items():
         if not 0 < number <= len(before) or _is_hashed(before, number):
             return ""
-        changed = _with_version(after[number - 1], name, version)
+        line = after[number - 1]
+        changed = _with_version(line, name, version) if version else _without(line, name)
         if changed == after[number - 1]:
             return ""
         after[number - 1] = changed
     ends = [line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in before]
-    new_ends = [line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in after]
+    new_ends = [
+        line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in after if line
+    ]
     return "".join(difflib.unified_diff(ends, new_ends, edit.file, edit.file))
 
 
@@ -71,13 +75,37 @@ def _is_hashed(lines: Sequence[str], number: int) -> bool:
     return "--hash" in line or line.rstrip().endswith("\\")
 
 
+def _requirement(line: str, name: str) -> re.Match[str] | None:
+    """Return the requirement on a package in a line; None if it has none, or names an address for it."""
+    for found in _REQUIREMENT.finditer(line):
+        if re.sub(r"[-_.]+", "-", found["name"]).lower() == name:
+            return None if line[found.end("name") :].lstrip().startswith("@") else found
+    return None
+
+
+def _without(line: str, name: str) -> str:
+    """Return a line without the requirement on a package; empty if it holds nothing else but a comment."""
+    found = _requirement(line, name)
+    if found is None:
+        return line
+    before, quote = line[: found.start()], line[found.start() - 1 : found.start()]
+    if quote and quote in "\"'":  # an element of a list in TOML
+        rest = line[found.start() :].partition(quote)[2]
+        after = rest.lstrip().removeprefix(",").lstrip(" ")
+        before = before[:-1]
+        if not rest.lstrip().startswith(","):
+            before, after = before.rstrip().removesuffix(","), rest
+    elif before.strip():
+        return line
+    else:
+        after = ""
+    rest = f"{before}{after}"
+    return rest if rest.partition("#")[0].strip() else ""
+
+
 def _with_version(line: str, name: str, version: str) -> str:
     """Return a line with one version for a package in place of its bounds."""
-    for found in _REQUIREMENT.finditer(line):
-        if re.sub(r"[-_.]+", "-", found["name"]).lower() != name:
-            continue
-        if line[found.end("name") :].lstrip().startswith("@"):
-            return line
+    if (found := _requirement(line, name)) is not None:
         bounds = found["bounds"].rstrip()
         at = found.start("bounds") if bounds else found.end("extras" if found["extras"] else "name")
         return f"{line[:at].rstrip()}=={version}{line[at + len(bounds) :]}"

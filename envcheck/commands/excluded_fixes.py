@@ -2,7 +2,7 @@
 
 An installer refuses such a release, or warns and leaves a broken requirement. If the fix is a lower bound and
 a later release fits, that one is advised instead. If nothing else helps, the fix names the package that has
-to change too.
+to change too. A fix that uninstalls what another package requires is never shown.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from envcheck.commands.atlas_tables import release_table
 from envcheck.core import versions
 from envcheck.core.facts import Inventory, Tri, Value, package_key, package_name
 from envcheck.core.findings import Finding, Judgement
-from envcheck.core.rules import Fix, Matrix, Requirement
+from envcheck.core.rules import Fix, Matrix, Requirement, uninstalls
 from envcheck.rules.fixes import JudgeChanges, with_passing_fixes
 from envcheck.rules.requirements import split_requirement
 
@@ -41,6 +41,8 @@ def without_excluded(
         if not against:
             kept.append(fix)
             continue
+        if any(uninstalls(key, value) for key, value in fix.tried):
+            continue
         later = _with_later_releases(fix, against, inventory, matrix)
         passed = _passing(finding, later, judgement, inventory, judge_changes) if later else None
         if passed and not excluding(passed, asked, inventory, matrix):
@@ -55,6 +57,7 @@ def excluding(
 ) -> list[Requirement]:
     """Return the requirements of unchanged packages that are met now and that the fix violates.
 
+    Any requirement on a package that the fix uninstalls is violated.
     Packages that move with a changed one, such as torchvision with torch, change too.
     """
     changed = {package_name(key): value for key, value in fix.tried if key != package_name(key)}
@@ -63,6 +66,9 @@ def excluding(
     for requirement in asked:
         name = requirement.requires
         if name not in changed or requirement.package in changed or requirement.package in moving:
+            continue
+        if uninstalls(package_key(name), changed[name]):
+            found.append(requirement)
             continue
         installed = inventory.known(package_key(name))
         met = installed is not None and _meets(installed, requirement)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from envcheck.core.facts import Value
 from envcheck.core.findings import Finding, Judgement, Move, Plan
-from envcheck.core.rules import Fix
+from envcheck.core.rules import Fix, uninstalls
 
 
 def with_planned_fixes(judgement: Judgement, plan: Plan) -> Judgement:
@@ -51,6 +51,6 @@ def _as_fix(moves: list[Move]) -> Fix:
 def _after(move: Move) -> str | int | bool:
     if move.administrator:
         return move.bound
-    if isinstance(move.after, str) and move.key.startswith("pkg."):
+    if isinstance(move.after, str) and move.key.startswith("pkg.") and not uninstalls(move.key, move.after):
         return f"=={move.after}"
     return move.bound if move.after is None or isinstance(move.after, tuple) else move.after

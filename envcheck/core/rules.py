@@ -13,7 +13,7 @@ import enum
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
-from envcheck.core.facts import EMPTY_MAPPING, Kind, Value
+from envcheck.core.facts import EMPTY_MAPPING, Kind, Value, is_package_version_key
 from envcheck.core.records import NamedTuple
 from envcheck.core.tables import Tables
 
@@ -84,8 +84,19 @@ When: TypeAlias = tuple[Clause, ...]
 """A table of clauses, all of which must match."""
 
 
+UNINSTALLED = "absent"
+"""The value that a fix gives to a package that has to be uninstalled, spelt as in a clause."""
+
+
+def uninstalls(key: str, value: Value | None) -> bool:
+    """Return whether a change uninstalls a package, instead of installing a release or setting a value."""
+    return value == UNINSTALLED and is_package_version_key(key)
+
+
 class Fix(NamedTuple):
     """A fix of a broken rule: the facts to set (`pkg.deepspeed` to `>=0.19.3`), and what it costs.
+
+    A package that is set to `absent` has to be uninstalled.
 
     The lower bound of a version is a real release: it is the one that is tried before the fix is shown, and
     the one that suggested commands install. `tried` holds the values that the judge has passed. `conflict`

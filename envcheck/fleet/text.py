@@ -185,7 +185,7 @@ class _TextWriter:
     def _fix_text(self, finding: Finding, number: int) -> str:
         fix, costs = finding.fixes[number], [each.cost for each in finding.rule.fixes]
         cost = self.lang.cost(finding.rule.id, costs, fix.cost)
-        text = fix_text(fix, self.lang.say(" and "))
+        text = fix_text(fix, self.lang)
         return f"{text} ({cost})" if cost else text
 
     def _evidence(self, variant: NodeVariant, *, alone: bool) -> str:

@@ -27,6 +27,7 @@ from envcheck.core.rules import (
     Source,
     Target,
     When,
+    uninstalls,
 )
 from envcheck.core.suggestions import suggestion
 from envcheck.core.tables import Tables
@@ -266,7 +267,7 @@ class _RowReader:
             return ()
         for key, value in changes.items():
             declared = self._key(key, where)
-            if declared and declared.kind is Kind.VERSION:
+            if declared and declared.kind is Kind.VERSION and not uninstalls(key, value):
                 self._check_version_fix(value, f"{where}: {key}")
         return tuple(changes.items())
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from envcheck.core.errors import InputError
-from envcheck.core.facts import Fact, Inventory, Known, Tri, package_key
+from envcheck.core.facts import Fact, Inventory, Known, Tri, package_key, package_name
 from envcheck.core.i18n import ENGLISH, Language, pad
-from envcheck.core.rules import Cell, Matrix, Rule, Target, When
+from envcheck.core.rules import Cell, Matrix, Rule, Target, When, uninstalls
 from envcheck.core.suggestions import suggestion
 from envcheck.core.training_facts import KEYS as TRAINING
 from envcheck.rules.clauses import evaluate
@@ -55,7 +55,7 @@ def _rule(rule: Rule, lang: Language) -> Iterator[str]:
         yield ""
         yield lang.why(rule.id, rule.why)
     for number, fix in enumerate(rule.fixes):
-        changes = ", ".join(f"{key} {_shown(value)}" for key, value in fix.set)
+        changes = ", ".join(_change(key, value, lang) for key, value in fix.set)
         cost = lang.cost(rule.id, [other.cost for other in rule.fixes], fix.cost)
         label = pad(lang.say("fix"), 7)
         yield f"{chr(10) if number == 0 else ''}{label}{changes}" + (f"  ({cost})" if cost else "")
@@ -179,6 +179,10 @@ def _cell(cell: Cell, lang: Language) -> str:
     outcome = pad(lang.say(cell.outcome), 5)
     rule = f"  [{cell.rule}]" if cell.rule else ""
     return f"    {cell.date} {cell.device} {outcome} {versions}{train}{rule}"
+
+
+def _change(key: str, value: str | int | bool, lang: Language) -> str:
+    return lang.say("uninstall {}", package_name(key)) if uninstalls(key, value) else f"{key} {_shown(value)}"
 
 
 def _shown(value: str | int | bool) -> str:

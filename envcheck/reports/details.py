@@ -91,7 +91,7 @@ def brief_details(finding: Finding, report: Report) -> Iterator[Detail]:
     lang = report.language
     for fix in finding.fixes[:1]:
         yield from _fix(lang.say("fix"), fix, finding, report)
-    others = [fix_text(fix, lang.say(" and ")) for fix in finding.fixes[1:]]
+    others = [fix_text(fix, lang) for fix in finding.fixes[1:]]
     if others:
         yield Detail(lang.say("or"), lang.say("; ").join(others), "fix")
     yield from _without_fix(finding, lang)
@@ -130,7 +130,7 @@ def _fix(label: str, fix: Fix, finding: Finding, report: Report) -> Iterator[Det
     cost = lang.cost(rule.id, [each.cost for each in rule.fixes], fix.cost)
     stated = [each for each in (cost, lang.translate(fix.conflict)) if each]
     cost = f" ({lang.say('; ').join(stated)})" if stated else ""
-    yield Detail(label, f"{fix_text(fix, lang.say(' and '))}{cost}", "fix")
+    yield Detail(label, f"{fix_text(fix, lang)}{cost}", "fix")
     if settings := [found for key, _ in fix.set if (found := _setting(key, report))]:
         yield Detail("", lang.say("; ").join(dict.fromkeys(settings)), "fix")
     if report.question is Question.CHECK:
@@ -159,7 +159,7 @@ def _useless_fixes(finding: Finding, lang: Language) -> Iterator[Detail]:
     rule = finding.rule
     reasons = [each.why for each in rule.no_fixes]
     for useless in rule.no_fixes:
-        changes = fix_text(Fix(useless.set), lang.say(" and "))
+        changes = fix_text(Fix(useless.set), lang)
         text = f"{changes} ({lang.no_fix(rule.id, reasons, useless.why)})"
         yield Detail(lang.say("no fix"), text, "fix")
 

@@ -1,4 +1,4 @@
-"""Values, diagnostics, fixes and their commands as text that all formats share; not translated."""
+"""Values, diagnostics, fixes and their commands as text that all formats share."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 from envcheck.core import versions
 from envcheck.core.facts import Absent, Inventory, Tri, Value, package_key, package_name
 from envcheck.core.findings import Diagnostic, Report
-from envcheck.core.rules import Fix
+from envcheck.core.i18n import ENGLISH, Language
+from envcheck.core.rules import Fix, uninstalls
 
 
 def value_text(value: Value) -> str:
@@ -29,16 +30,18 @@ def diagnostic_line(diagnostic: Diagnostic) -> str:
     return f"{where}{diagnostic.severity.value}: {diagnostic.text} [{diagnostic.code}]"
 
 
-def fix_text(fix: Fix, joint: str = " and ") -> str:
-    """Return what a fix changes: `deepspeed >=0.19.3`, `train.use_reentrant = true`."""
+def fix_text(fix: Fix, lang: Language = ENGLISH) -> str:
+    """Return what a fix changes: `deepspeed >=0.19.3`, `train.use_reentrant = true`, `uninstall apex`."""
     parts = []
     for key, value in fix.set:
         name = package_name(key)
-        if name != key or key.endswith(".version"):
+        if uninstalls(key, value):
+            parts.append(lang.say("uninstall {}", name))
+        elif name != key or key.endswith(".version"):
             parts.append(f"{name} {value_text(value)}")
         else:
             parts.append(f"{key} = {value_text(value)}")
-    return joint.join(parts)
+    return lang.say(" and ").join(parts)
 
 
 def fix_commands(fix: Fix, report: Report) -> tuple[str, ...]:
@@ -51,7 +54,9 @@ def fix_commands(fix: Fix, report: Report) -> tuple[str, ...]:
     to_uninstall: list[str] = []
     for key, value in fix.tried:
         name = package_name(key)
-        if name == key:
+        if uninstalls(key, value):
+            to_uninstall.append(name)
+        if name == key or uninstalls(key, value):
             continue
         version = value_text(value)
         companions = companion_requirements(name, version, report)

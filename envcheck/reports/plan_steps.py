@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from envcheck.core.facts import package_name
 from envcheck.core.findings import Move, Plan, Report
+from envcheck.core.rules import uninstalls
 from envcheck.reports.phrases import install_commands, is_another_build, value_text
 
 
@@ -25,7 +26,11 @@ def move_target(move: Move) -> str:
 def plan_commands(plan: Plan, report: Report) -> tuple[str, ...]:
     """Return the shell commands that change a plan's packages and environment variables."""
     packages = [move for move in plan.moves if move.install]
-    to_uninstall = [move_name(move) for move in packages if _is_another_build(move)]
+    to_uninstall = [
+        move_name(move)
+        for move in plan.moves
+        if uninstalls(move.key, move.after) or (move.install and _is_another_build(move))
+    ]
     exports = [
         f"export {move.key.removeprefix('env.')}={move.after}"
         for move in plan.moves
@@ -60,14 +65,18 @@ def configuration_changes(plan: Plan, report: Report) -> tuple[tuple[str, str, s
 
 def plan_notes(plan: Plan, report: Report) -> tuple[str, ...]:
     """Return notes to read before carrying out a plan."""
-    packages = [move for move in plan.moves if move.install]
+    packages = [move for move in plan.moves if move.install or uninstalls(move.key, move.after)]
     inventory = report.inventory
     notes = []
     if packages and inventory.known("python.manager") == "conda":
         notes.append("a conda environment: what conda installed, change with conda, or the two disagree")
     for move in packages:
         if inventory.known(f"{move.key}.editable") is True:
-            notes.append(f"{move_name(move)} is installed from a checkout, which this replaces")
+            notes.append(
+                f"{move_name(move)} is installed from a checkout, which this replaces"
+                if move.install
+                else f"{move_name(move)} is installed from a checkout, which stays on the disk"
+            )
         if move.unchecked:
             notes.append(f"{move_name(move)} {move_target(move)} is {move.unchecked}")
     if plan.added:

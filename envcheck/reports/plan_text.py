@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from envcheck.core.findings import Move, Plan, Report
 from envcheck.core.i18n import Language
+from envcheck.core.rules import uninstalls
 from envcheck.reports.details import Detail
 from envcheck.reports.phrases import value_text
 from envcheck.reports.plan_steps import (
@@ -64,7 +65,7 @@ def _row(move: Move, lang: Language) -> tuple[str, str, str, str, str]:
     return (
         move_name(move),
         _before(move, lang),
-        move_target(move),
+        lang.say("uninstalled") if uninstalls(move.key, move.after) else move_target(move),
         lang.say("moves with {}", move.leader) if move.leader else rules,
         _cost(move, lang),
     )

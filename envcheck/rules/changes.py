@@ -4,8 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from envcheck.core.facts import Fact, Facts, Inventory, Known, Unknown, Value, package_key, package_name
-from envcheck.core.rules import Matrix
+from envcheck.core.facts import (
+    Absent,
+    Fact,
+    Facts,
+    Inventory,
+    Known,
+    Unknown,
+    Value,
+    package_key,
+    package_name,
+)
+from envcheck.core.rules import Matrix, uninstalls
 
 DRIVER_FACTS = frozenset(
     {"cuda.driver", "driver.library", "driver.libcuda", "driver.error", "driver.passed_over"}
@@ -31,7 +41,8 @@ def apply_changes(read: Inventory, changes: Sequence[tuple[str, Value]], matrix:
             facts = _forget_packages(facts, read, name, matrix.moves_with.get(name, ()))
         elif key == "driver.version":
             facts = {k: fact for k, fact in facts.items() if k not in DRIVER_FACTS}
-        facts = {**facts, key: Fact(key, Known(value), "proposed")}
+        reading = Absent() if uninstalls(key, value) else Known(value)
+        facts = {**facts, key: Fact(key, reading, "proposed")}
     return read._replace(facts=facts)
 
 

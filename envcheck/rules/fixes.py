@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from envcheck.core import versions
 from envcheck.core.facts import Inventory, Tri, Value, is_package_version_key, package_key
 from envcheck.core.findings import Finding, Judgement
-from envcheck.core.rules import Fix, Requirement, Severity
+from envcheck.core.rules import Fix, Requirement, Severity, uninstalls
 from envcheck.rules.derive import FOLLOWS_FROM
 from envcheck.rules.judge import device_of, errors
 
@@ -64,15 +64,19 @@ def _warnings(judgement: Judgement) -> frozenset[str]:
 
 
 def _without_met_bounds(fix: Fix, inventory: Inventory) -> Fix:
-    """Return the fix without the packages whose installed release meets its bound: they need not change."""
+    """Return the fix without the packages whose installed release meets its bound: they need not change.
+
+    A package that has to be uninstalled and is not installed need not change either.
+    """
+
+    def met(key: str, value: Value) -> bool:
+        installed = inventory.known(key)
+        if uninstalls(key, value) or installed is None:
+            return uninstalls(key, value) and installed is None
+        return versions.satisfies(str(installed), str(value), unknown=Tri.NO) is Tri.YES
+
     needed = tuple(
-        (key, value)
-        for key, value in fix.set
-        if not (
-            is_package_version_key(key)
-            and (installed := inventory.known(key)) is not None
-            and versions.satisfies(str(installed), str(value), unknown=Tri.NO) is Tri.YES
-        )
+        (key, value) for key, value in fix.set if not (is_package_version_key(key) and met(key, value))
     )
     return fix._replace(set=needed) if needed else fix
 

@@ -976,6 +976,41 @@ def test_a_range_and_a_project_are_edited_where_they_stand(tmp_path: Path) -> No
     assert "\n+    \"torch==2.10.0 ; sys_platform == 'linux'\",\n" in ran.out
 
 
+@pytest.mark.parametrize(
+    ("file", "text", "left"),
+    [
+        ("requirements.txt", "# pins\n{0}\napex==0.9.10.dev0  # O2\n", "# pins\n{0}\n"),
+        (
+            "pyproject.toml",
+            '[project]\nname = "app"\ndependencies = [\n    "{0}",\n    "apex==0.9.10.dev0",  # O2\n]\n',
+            '[project]\nname = "app"\ndependencies = [\n    "{0}",\n]\n',
+        ),
+        (
+            "pyproject.toml",
+            '[project]\nname = "app"\ndependencies = ["apex==0.9.10.dev0", "{0}"]\n',
+            '[project]\nname = "app"\ndependencies = ["{0}"]\n',
+        ),
+        (
+            "pyproject.toml",
+            '[project]\nname = "app"\ndependencies = ["{0}", "apex==0.9.10.dev0"]\n',
+            '[project]\nname = "app"\ndependencies = ["{0}"]\n',
+        ),
+    ],
+)
+def test_a_package_that_has_to_go_is_taken_out_of_the_file(
+    file: str, text: str, left: str, tmp_path: Path
+) -> None:
+    program = tmp_path / "train.py"
+    program.write_text("from transformers import Trainer\n\nTrainer(model=None).train()\n")
+    how = ("--python-version", "3.10", "--train", str(program))
+    ran = check(tmp_path, file, text.format("transformers==4.51.3"), *how)
+    assert ran.code == 1
+    assert "    fix     uninstall apex\n" in ran.out
+    _, _, patch = ran.out.partition("patch -p0):\n")
+    subprocess.run(["patch", "-p0"], input=patch, text=True, cwd=tmp_path, check=True, capture_output=True)
+    assert (tmp_path / file).read_text() == left.format("transformers==4.51.3")
+
+
 def test_locks_and_hashed_files_are_not_edited(tmp_path: Path) -> None:
     assert "patch -p0" not in check(tmp_path, "poetry.lock", POETRY).out
     hashed = f"torch==2.4.0 --hash=sha256:{'0' * 64}\ndeepspeed==0.14.0 --hash=sha256:{'0' * 64}\n"

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from envcheck.core import versions
 from envcheck.core.facts import Inventory, Kind, Known, Tri, Value, package_name
-from envcheck.core.rules import Clause, Fix, NoFix, Rule
+from envcheck.core.rules import Clause, Fix, NoFix, Rule, uninstalls
 from envcheck.knowledge.lint.examples import breaking_examples
 from envcheck.knowledge.lint.problems import LintProblem
 from envcheck.knowledge.lint.subject import LintCase, LintSubject
@@ -117,7 +117,12 @@ def _shown(fix: Fix | NoFix) -> str:
 def _version_problems(subject: LintSubject, rule: Rule, fix: Fix) -> Iterator[tuple[str, bool]]:
     """Yield what is wrong with the versions in a fix, and whether that is only a note."""
     for key, value in fix.set:
-        if not isinstance(value, str) or "{" in value or not _is_version(subject, key):
+        if (
+            not isinstance(value, str)
+            or "{" in value
+            or not _is_version(subject, key)
+            or uninstalls(key, value)
+        ):
             continue
         tried, releases = str(trial_value(value)), subject.releases_of(key)
         name = package_name(key)

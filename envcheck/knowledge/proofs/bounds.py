@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from envcheck.core import versions
 from envcheck.core.facts import Kind, Known, Tri, package_key, package_name
-from envcheck.core.rules import Clause, Ref, Rule
+from envcheck.core.rules import Clause, Ref, Rule, uninstalls
 from envcheck.rules import clause_algebra
 
 
@@ -91,7 +91,7 @@ def advised(rule: Rule, newest: Mapping[str, str]) -> Iterator[AdvisedRelease]:
     for number, fix in enumerate(rule.fixes, 1):
         for key, value in fix.set:
             package = package_name(key) if key.startswith("pkg.") else ""
-            if package not in bounded or not isinstance(value, str) or "{" in value:
+            if package not in bounded or not isinstance(value, str) or "{" in value or uninstalls(key, value):
                 continue
             lowest = next(
                 str(test.operand) for test in versions.parse_specifier(value) if test.op in (">=", "==")

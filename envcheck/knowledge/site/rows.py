@@ -7,9 +7,9 @@ from functools import cache
 from typing import Any
 
 from envcheck.core import versions
-from envcheck.core.facts import Fact, Inventory, Known, Tri, package_key
+from envcheck.core.facts import Fact, Inventory, Known, Tri, Value, package_key, package_name
 from envcheck.core.findings import Verdict
-from envcheck.core.rules import Fix, NoFix, Requirement, Rule, Span
+from envcheck.core.rules import Fix, NoFix, Requirement, Rule, Span, uninstalls
 from envcheck.knowledge.atlas import VERBS, spelled_need
 from envcheck.knowledge.generated_rules import requirement_rules
 from envcheck.knowledge.site.choices import NONE, PageChoices
@@ -68,9 +68,13 @@ def rule_row(rule: Rule) -> dict[str, Any]:
 
 
 def _changes(fix: Fix | NoFix) -> str:
-    return ", ".join(
-        f"{key} {str(value).lower() if isinstance(value, bool) else value}" for key, value in fix.set
-    )
+    return ", ".join(_change(key, value) for key, value in fix.set)
+
+
+def _change(key: str, value: Value) -> str:
+    if uninstalls(key, value):
+        return f"uninstall {package_name(key)}"
+    return f"{key} {str(value).lower() if isinstance(value, bool) else value}"
 
 
 def cell_row(choices: PageChoices, number: int) -> dict[str, Any]:

@@ -10,9 +10,9 @@ package.
 then the smallest total size, then the rest of `cost.Cost`. The size of a move is 1 for a patch release, or
 for a configuration change without a cost; 2 for a minor release; 3 for a major release, or for a package that
 was not installed; 4 for a configuration change whose text names a cost, because it changes the training that
-the user asked for. At equal size, upgrades are preferred to downgrades, and then measured combinations to
-others. Before sizes are compared, an answer that leaves no requirement on a changed package unmet is
-preferred to others with as many moves.
+the user asked for. Uninstalling a package has size 1, or 3 if the fix names a cost. At equal size, upgrades
+are preferred to downgrades, and then measured combinations to others. Before sizes are compared, an answer
+that leaves no requirement on a changed package unmet is preferred to others with as many moves.
 
 The search is best-first by a lower bound on the moves of any answer that can be reached from a state. The
 bound (`bound`) is the moves so far, plus the number of unresolved rules that no move so far can affect and

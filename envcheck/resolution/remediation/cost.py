@@ -8,6 +8,7 @@ from typing import Any
 from envcheck.core import versions
 from envcheck.core.facts import family, package_key, package_name
 from envcheck.core.records import NamedTuple
+from envcheck.core.rules import uninstalls
 from envcheck.resolution.remediation.moves import Changes, Proposal, count_moves, move_size
 from envcheck.resolution.remediation.problem import RemediationProblem
 from envcheck.resolution.remediation.releases import ReleaseChoices
@@ -68,7 +69,7 @@ class CostModel:
     def _releases_between(self, key: str, proposal: Proposal) -> int:
         """Return how many listed releases a move passes, including the proposed one."""
         name = package_name(key)
-        fit = () if name == key else self.choices.listed.fit(name)
+        fit = () if name == key or uninstalls(key, proposal.value) else self.choices.listed.fit(name)
         if not fit:
             return 0
         if name not in self._orders:

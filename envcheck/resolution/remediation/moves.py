@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from envcheck.core import versions
 from envcheck.core.facts import Value
 from envcheck.core.records import NamedTuple
-from envcheck.core.rules import Rule
+from envcheck.core.rules import Rule, uninstalls
 
 _PATCH, _MINOR, _MAJOR, _OTHER_TRAINING = 1, 2, 3, 4
 
@@ -45,9 +45,11 @@ def count_moves(changes: Changes) -> int:
 
 
 def move_size(key: str, before: Value | None, after: Value, cost: str = "") -> MoveSize:
-    """Return the size of one move; `cost` is the cost of a configuration change in words."""
+    """Return the size of one move; `cost` is the cost in words, of a setting or of uninstalling a package."""
     if not key.startswith("pkg."):
         return MoveSize(_OTHER_TRAINING if cost else _PATCH, downwards=False)
+    if uninstalls(key, after):
+        return MoveSize(_MAJOR if cost else _PATCH, downwards=False)
     old = versions.parse(str(before)) if before is not None else None
     new = versions.parse(str(after))
     if old is None or new is None:

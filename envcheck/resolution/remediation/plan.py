@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from envcheck.core.facts import Absent, Inventory, family, package_key, package_name
 from envcheck.core.findings import Move, Plan, Unresolved, Verdict
-from envcheck.core.rules import Rule
+from envcheck.core.rules import Rule, uninstalls
 from envcheck.resolution.remediation.cost import ADMINISTRATOR
 from envcheck.resolution.remediation.moves import Changes, Proposal
 from envcheck.resolution.remediation.problem import RemediationProblem
@@ -122,9 +122,9 @@ def _companion_moves(space: RemediationSpace, leader: str, companions: dict[str,
 
 
 def _requirement_to_install(space: RemediationSpace, key: str, proposal: Proposal) -> str:
-    """Return the requirement that an installer gets for a move; empty for a setting."""
+    """Return the requirement that an installer gets for a move; empty if it installs nothing."""
     name = package_name(key)
-    if name == key:
+    if name == key or uninstalls(key, proposal.value):
         return ""
     # If no table lists the package, the value is the lower bound of a requirement and may not exist as a
     # release. Install by the bound in that case.
@@ -139,10 +139,10 @@ def _requirement_to_install(space: RemediationSpace, key: str, proposal: Proposa
 def _unchecked(listed: Releases, key: str, version: str) -> str:
     """Return in words what is unchecked about a proposed release.
 
-    Empty if the release is listed for this Python, or if the key is a setting.
+    Empty if the release is listed for this Python, or if there is none.
     """
     name = package_name(key)
-    if name == key:
+    if name == key or uninstalls(key, version):
         return ""
     if version in listed.fit(name):
         return "" if listed.checked else "not checked for your Python"

@@ -8,7 +8,7 @@ from typing import Any
 from envcheck.core import versions
 from envcheck.core.facts import Fact, Inventory, Known, Tri, Value, package_key, package_name
 from envcheck.core.records import NamedTuple
-from envcheck.core.rules import Matrix
+from envcheck.core.rules import Matrix, uninstalls
 from envcheck.knowledge.tables import ReleaseRow, released_with_torch, torch_releases
 from envcheck.resolution.remediation.moves import MoveSize, move_size
 from envcheck.resolution.remediation.problem import RemediationProblem
@@ -148,7 +148,7 @@ class ReleaseChoices:
         """Return the values to try for one fact of a fix; the value that the fix names comes first."""
         first = trial_value(value)
         name = package_name(key)
-        if name == key or not isinstance(value, str) or not self.listed.fit(name):
+        if name == key or not isinstance(value, str) or uninstalls(key, value) or not self.listed.fit(name):
             return (first,)
         within = self.within(name, value)
         if first in within:
@@ -217,6 +217,7 @@ def _releases_in_fixes(known: Matrix) -> Mapping[str, set[str]]:
     found: dict[str, set[str]] = {}
     for rule in known.rules:
         for key, value in (change for fix in rule.fixes for change in fix.set):
-            if isinstance(value, str) and "{" not in value and key.startswith("pkg."):
+            named = isinstance(value, str) and "{" not in value and not uninstalls(key, value)
+            if named and key.startswith("pkg."):
                 found.setdefault(key, set()).add(str(trial_value(value)))
     return found

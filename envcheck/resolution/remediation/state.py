@@ -144,6 +144,7 @@ class StateJudge:
             # An installer adds the missing requirements of the packages that it installs.
             if not (
                 package_key(requirement.package) in changes
+                and package_key(requirement.requires) not in changes
                 and isinstance(settled.fact(package_key(requirement.requires)).reading, Absent)
             )
         )

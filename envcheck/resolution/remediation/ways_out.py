@@ -19,7 +19,7 @@ from envcheck.core.facts import (
 )
 from envcheck.core.findings import Finding, Verdict
 from envcheck.core.records import NamedTuple
-from envcheck.core.rules import Ref, Rule
+from envcheck.core.rules import Ref, Rule, uninstalls
 from envcheck.resolution.remediation.moves import Changes, Proposal
 from envcheck.resolution.remediation.releases import ReleaseChoices
 from envcheck.resolution.remediation.state import RemediationState, StateJudge
@@ -92,9 +92,11 @@ class Neighbourhood:
             if bound is None:
                 continue
             steps = [
-                WayOutStep(key, self.choices.for_fix(key, value), str(value)) for key, value in bound.set
+                WayOutStep(key, self.choices.for_fix(key, value), str(value))
+                for key, value in bound.set
+                if not (uninstalls(key, value) and self.read.known(key) is None)
             ]
-            if all(step.values for step in steps):
+            if steps and all(step.values for step in steps):
                 yield WayOut(steps, fix.cost)
 
     def _for_metadata(self, rule: Rule, state: RemediationState) -> Iterator[WayOutStep]:

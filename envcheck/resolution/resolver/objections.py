@@ -15,7 +15,7 @@ from envcheck.core.facts import (
     python_release,
 )
 from envcheck.core.findings import Finding
-from envcheck.core.rules import Rule, Severity
+from envcheck.core.rules import Fix, Rule, Severity, uninstalls
 from envcheck.knowledge.atlas_rules import rules_here
 from envcheck.knowledge.generated_rules import requirement_rules, target_rules
 from envcheck.resolution.resolver.bounds import bound_on, every_release
@@ -125,21 +125,27 @@ def _objection(
 
 
 def _alternatives(finding: Finding, inventory: Inventory, names: Collection[str]) -> Iterator[str]:
-    """Yield a constraint for each fix that sets one of the rule's packages."""
-    for fix in finding.rule.fixes:
-        bound = bind_fix(fix, inventory, judge.device_of(finding))
-        if bound is not None and len(bound.set) == 1 and package_name(bound.set[0][0]) in names:
+    """Yield a constraint for each fix that installs a release of one of the rule's packages."""
+    for bound in _installing_fixes(finding, inventory):
+        if len(bound.set) == 1 and package_name(bound.set[0][0]) in names:
             key, value = bound.set[0]
             yield f"{package_name(key)}{value}"
 
 
 def _bounds(finding: Finding, inventory: Inventory, added: Collection[str]) -> tuple[str, ...]:
     """Return the rule's first fix that sets only packages added by a backend, as its constraints."""
-    for fix in finding.rule.fixes:
-        bound = bind_fix(fix, inventory, judge.device_of(finding))
-        if bound is not None and all(package_name(key) in added for key, _ in bound.set):
+    for bound in _installing_fixes(finding, inventory):
+        if all(package_name(key) in added for key, _ in bound.set):
             return tuple(f"{package_name(key)}{value}" for key, value in bound.set)
     return ()
+
+
+def _installing_fixes(finding: Finding, inventory: Inventory) -> Iterator[Fix]:
+    """Yield the rule's fixes that uninstall nothing, which no constraint can say, with facts filled in."""
+    for fix in finding.rule.fixes:
+        bound = bind_fix(fix, inventory, judge.device_of(finding))
+        if bound is not None and not any(uninstalls(key, value) for key, value in bound.set):
+            yield bound
 
 
 def _bounds_by_trial(

@@ -14,7 +14,7 @@ from envcheck.commands import judging
 from envcheck.core import facts_file
 from envcheck.core.facts import Fact, Inventory, Known
 from envcheck.core.findings import Judgement, Verdict
-from envcheck.core.rules import Matrix, Rule, Severity
+from envcheck.core.rules import Matrix, Rule, Severity, uninstalls
 from envcheck.host.package_files import source_texts
 from envcheck.knowledge.compiled import (
     freeze_matrix,
@@ -145,6 +145,8 @@ def test_every_fix_of_a_broken_case_helps_and_leads_to_no_other_error(case: dict
     bound = [each for fix in finding.rule.fixes if (each := bind_fix(fix, settled, judge.device_of(finding)))]
     for fix in bound:
         changes = [(key, trial_value(value)) for key, value in fix.set]
+        if all(uninstalls(key, value) and settled.known(key) is None for key, value in changes):
+            continue  # it is for another package of the rule, and is not shown
         after = judged(apply_changes(read, changes, known()))
         reported = {each.rule.id for each in after.findings}
         assert finding.rule.id not in reported, f"{fix.set} does not help, or leaves it undecided"

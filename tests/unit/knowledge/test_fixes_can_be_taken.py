@@ -30,7 +30,7 @@ from envcheck.core.facts import (
     package_key,
 )
 from envcheck.core.findings import Finding, Verdict
-from envcheck.core.rules import Matrix, Severity
+from envcheck.core.rules import Matrix, Severity, uninstalls
 from envcheck.knowledge.requirement_windows import requirements_of
 from envcheck.rules import derive
 from envcheck.rules.changes import apply_changes
@@ -58,7 +58,6 @@ LATER = timedelta(days=45)
 
 EXCLUDED: Mapping[str, str] = {
     "transformers4449-tokenizers0200": "TRL of that time asks for transformers before 4.47; tokenizers alone would do",
-    "apex-of-the-index-openrlhf": "OpenRLHF pins transformers; the rule says that uninstalling apex is enough",
 }
 """Cases in which a package excludes what every fix advises, with the reason. `--fix` plans for them."""
 
@@ -137,7 +136,8 @@ def finding_of(case: dict[str, Any]) -> tuple[Inventory, Inventory, Finding | No
 
 def installs(case: dict[str, Any]) -> Iterator[str]:
     rule = next(rule for rule in known().rules if rule.id == case["rule"])
-    return (key for fix in rule.fixes for key, _ in fix.set if is_package_version_key(key))
+    changes = (change for fix in rule.fixes for change in fix.set)
+    return (key for key, value in changes if is_package_version_key(key) and not uninstalls(key, value))
 
 
 INSTALLING = [case for case in CASES if case["expect"] == "broken" and any(installs(case))]
@@ -212,3 +212,37 @@ def test_a_fix_that_a_package_excludes_is_left_out_if_there_is_another() -> None
     assert releases(both) == [{"pkg.accelerate": "1.13.0"}, {"pkg.torch": "2.7.0"}]
     pinned = advice("fsdp2-ignored-params-torch27", facts % ', vllm = "0.8.5"')
     assert releases(pinned) == [{"pkg.accelerate": "1.13.0"}]
+
+
+APEX = 'train = { trainer = "openrlhf", method = "sft" }\npkg = { transformers = "4.51.3", apex = "0.9.10.dev0"%s }'
+
+
+def test_what_only_disturbs_is_uninstalled_unless_another_package_requires_it() -> None:
+    uninstalled = {"pkg.apex": "absent"}
+    assert uninstalled in releases(advice("apex-of-another-project", APEX % ""))
+    optional = ', nemo = { version = "1.0", requires = ["apex; extra == \'all\'"] }'
+    assert uninstalled in releases(advice("apex-of-another-project", APEX % optional))
+    required = ', nemo = { version = "1.0", requires = ["apex>=0.1"] }'
+    assert uninstalled not in releases(advice("apex-of-another-project", APEX % required))
+
+
+BITSANDBYTES = """
+train = { adapter = "lora", quantization = "%s", trainer = "transformers" }
+pkg = { torch = "2.6.0", triton = "3.2.0", peft = "0.14.0", bitsandbytes = "0.44.1" }
+complete = ["pkg"]
+"""
+
+
+def test_nothing_is_uninstalled_that_the_training_uses() -> None:
+    uninstalled = {"pkg.bitsandbytes": "absent"}
+    assert uninstalled in releases(advice("bitsandbytes-triton-ops", BITSANDBYTES % "none"))
+    assert uninstalled not in releases(advice("bitsandbytes-triton-ops", BITSANDBYTES % "nf4"))
+
+
+def test_of_the_packages_that_a_fix_uninstalls_those_that_are_installed_are_named() -> None:
+    facts = 'pkg = { torch = "2.8.0", transformers = "4.57.6", keras = "3.15.1", tensorflow-cpu = "2.17.1" }'
+    found = advice(
+        "keras3-trainer-tensorflow",
+        f'complete = ["pkg", "env"]\n{facts}\ntrain = {{ trainer = "transformers" }}',
+    )
+    assert {"pkg.tensorflow-cpu": "absent"} in releases(found)

@@ -59,6 +59,28 @@ def test_another_build_of_the_same_release_is_uninstalled_first(here: str, comma
     assert phrases.fix_commands(fix, report) == commands
 
 
+@pytest.mark.parametrize(
+    ("facts", "commands"),
+    [
+        ("", ('"$PYTHON" -m pip uninstall -y apex', "\"$PYTHON\" -m pip install 'torch==2.10.0'")),
+        (
+            "[python]\nmanager = 'venv'\norigin = '/env (here)'\n",
+            (
+                "uv pip uninstall --python /env/bin/python apex",
+                "uv pip install --python /env/bin/python 'torch==2.10.0'",
+            ),
+        ),
+    ],
+)
+def test_a_package_is_uninstalled_from_the_judged_interpreter(facts: str, commands: tuple[str, ...]) -> None:
+    changes = (("pkg.apex", "absent"), ("pkg.torch", "==2.10.0"))
+    fix = Fix(changes, tried=(("pkg.apex", "absent"), ("pkg.torch", "2.10.0")))
+    read = inventory(f"complete = ['pkg']\n{facts}[pkg]\ntorch = '2.9.0'\napex = '0.1'\n")
+    report = Report("0", "here", read, Judgement((), (), 0, 0), MATRIX)
+    assert phrases.fix_commands(fix, report) == commands
+    assert phrases.fix_text(fix) == "uninstall apex and torch ==2.10.0"
+
+
 # --- the picture of the HTML page -------------------------------------------------------------------
 
 

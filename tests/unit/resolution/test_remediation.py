@@ -237,3 +237,32 @@ def test_eight_gpus_and_two_hundred_packages_are_planned_in_time() -> None:
     seconds, plan = _timed(read)
     assert plan.moves
     assert seconds < 5, plan.states  # less than a second on an idle machine
+
+
+UNINSTALLING = """
+[[rule.fix]]
+set = { "pkg.hook" = "absent" }
+%s
+[[rule.fix]]
+set = { "pkg.torch" = ">=2.7.0" }
+"""
+
+
+@pytest.mark.parametrize(
+    ("cost", "beside", "moves"),
+    [
+        ("", "", [("pkg.hook", "absent", "")]),
+        ('cost = "hooks are gone"', "", [("pkg.torch", "2.7.0", "torch==2.7.0")]),
+        ("", ', user = { version = "1", requires = ["hook"] }', [("pkg.torch", "2.7.0", "torch==2.7.0")]),
+    ],
+)
+def test_a_package_that_nothing_requires_is_uninstalled(
+    cost: str, beside: str, moves: list[tuple[str, Value, str]]
+) -> None:
+    when = '{ "pkg.torch" = "<2.7", "pkg.hook" = "present" }'
+    tiny = worlds.known(worlds.rule(when, more=UNINSTALLING % cost))
+    read = worlds.inventory(f'complete = ["pkg"]\npkg = {{ torch = "2.6.0", hook = "1.0"{beside} }}')
+    plan = planned(read, of=tiny)
+    assert [(move.key, move.after, move.install) for move in plan.moves] == moves
+    assert not plan.unresolved
+    assert not broken(judged(applied(read, plan.moves, tiny), tiny), Severity.ERROR)
