@@ -26,6 +26,7 @@ _NAMES = frozenset(
         "VLLM_ENABLE_V1_MULTIPROCESSING",  # off, the newer engine runs in the same process
         "XFORMERS_IGNORE_FLASH_VERSION_CHECK",
         "WANDB_DISABLED",  # hides an installed wandb from transformers and TRL
+        "DISABLE_MLFLOW_INTEGRATION",  # hides an installed mlflow from transformers
         "USE_HUB_KERNELS",  # transformers fetches kernels from the hub unless it is off
         "USE_TF",  # transformers imports an installed TensorFlow unless it is off
         "USE_TORCH",  # or this is on
