@@ -30,12 +30,21 @@ The text form has one file a package and one fact a line, with the releases that
     python 0.13.0.. >=3.9.0
     requires 0.3.0.. accelerate>=0.21.0
     build 0.1.0..0.2.0 torch ==2.0.1
+
+The compiled form has one list a package: versions, days, marks by number of the release, and one text for
+each of `python`, `requires` and `build`. Loading it reads strings only; a package is unpacked when it is
+first asked for. Numbers have a fixed width in base 36, so they need no separator and compare as texts. Facts
+that begin alike are a group, which has their beginning once:
+
+    day 2024-12-06                        oc6: year of the century, month, day
+    requires 0.1.0..0.4.0 torch>=1.13     torch^0003>=1.13^04zz==2.0.1: `torch>=1.13` from release 00 to 03,
+    requires 0.5.0.. torch==2.0.1         `torch==2.0.1` from 04 to the newest
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
 from envcheck.core.errors import InputError
 from envcheck.core.records import NamedTuple
@@ -47,6 +56,23 @@ NO_DAY = "-"
 """In place of the day if the index does not say when the release was uploaded."""
 
 _KINDS = ("python", "requires", "build")
+
+_GROUP, _FACT = "|", "^"
+"""Separate groups, and the facts of a group, in the compiled form. Requirements and markers have neither."""
+
+_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
+_MOST_RELEASES = len(_DIGITS) ** 2 - 1
+
+_NEWEST = "zz"
+"""In place of the number of a fact's last release if the fact holds for the newest release."""
+
+_LARGEST_GROUP = 40
+"""More facts in one group save hardly any characters, and take the build longer."""
+
+_Grouping: TypeAlias = Callable[[Sequence[tuple[str, str]]], Iterable[str]]
+"""Returns the groups of facts; a fact is the numbers of its first and last release, and its text."""
+
+_SHORT_NO_DAY = "---"
 
 
 class PublishedFacts(NamedTuple):
@@ -63,15 +89,17 @@ class PublishedFacts(NamedTuple):
 
 
 class _Package(NamedTuple):
-    """A package's releases by version, and its runs by kind.
+    """A package's versions and days as one text each, marks, and the groups of facts of each kind."""
 
-    `runs` has a flat list for each kind: number of the text, first and last release, repeated.
-    """
-
-    places: Mapping[str, int]
-    days: Sequence[str]
+    versions: str
+    days: str
     words: Mapping[str, str]
-    runs: Sequence[Sequence[int]]
+    groups: Sequence[Sequence[Sequence[str]]]
+
+    def place(self, version: str) -> int | None:
+        """Return the number of a release; None if it was not read."""
+        at = f" {self.versions} ".find(f" {version} ")  # faster than a dictionary of all releases
+        return self.versions.count(" ", 0, at) if at >= 0 else None
 
 
 class ReleaseTable:
@@ -79,8 +107,7 @@ class ReleaseTable:
 
     def __init__(self, frozen: Mapping[str, Any]) -> None:
         """Take what `freeze_releases` returned."""
-        self._texts: Sequence[str] = frozen["texts"]
-        self._frozen: Mapping[str, Any] = frozen["packages"]
+        self._frozen = frozen
         self._packages: dict[str, _Package] = {}
 
     def packages(self) -> list[str]:
@@ -94,17 +121,18 @@ class ReleaseTable:
         that were read are among the others.
         """
         found = self._package(package)
-        return tuple(each for each in found.places if candidates or _is_final(each)) if found else ()
+        every = found.versions.split(" ") if found else ()
+        return tuple(each for each in every if candidates or _is_final(each))
 
     def row(self, package: str, version: str) -> PublishedFacts | None:
         """Return a release; None if it is not known."""
         found = self._package(package)
         release = version.partition("+")[0]
-        place = found.places.get(release) if found else None
+        place = found.place(release) if found else None
         if found is None or place is None:
             return None
         words = found.words.get(str(place), "")
-        python, requires, build = (self._at(runs, place) for runs in found.runs)
+        python, requires, build = (_facts_at(groups, place) for groups in found.groups)
         facts: dict[str, tuple[str, ...]] = {}
         for text in build:
             key, _, value = text.partition(" ")
@@ -115,32 +143,54 @@ class ReleaseTable:
             tuple(requires),
             python[0] if python else "",
             facts,
-            _whole_day(found.days[place]),
+            _whole_day(found.days[3 * place : 3 * place + 3]),
             YANKED in words,
             UNKNOWN_REQUIREMENTS not in words,
         )
 
     def _package(self, name: str) -> _Package | None:
         if name not in self._packages and name in self._frozen:
-            versions, days, words, runs = self._frozen[name]
-            places = {version: place for place, version in enumerate(versions.split(" "))}
-            self._packages[name] = _Package(places, days.split(" "), words, runs)
+            versions, days, words, *kinds = self._frozen[name]
+            groups = [[group.split(_FACT) for group in text.split(_GROUP)] for text in kinds]
+            self._packages[name] = _Package(versions, days, words, groups)
         return self._packages.get(name)
 
-    def _at(self, runs: Sequence[int], place: int) -> list[str]:
-        """Return the texts of the runs that contain a release."""
-        starts = range(0, len(runs), 3)
-        return [self._texts[runs[at]] for at in starts if runs[at + 1] <= place <= runs[at + 2]]
+
+def _facts_at(groups: Iterable[Sequence[str]], place: int) -> list[str]:
+    """Return the texts of the facts that hold for a release."""
+    number, next_number = _two_digits(place), _two_digits(place + 1)
+    return [
+        group[0] + fact[4:]
+        for group in groups
+        for fact in group[1:]
+        if fact < next_number and number <= fact[2:4]
+    ]
+
+
+def _two_digits(number: int) -> str:
+    return _DIGITS[number // len(_DIGITS)] + _DIGITS[number % len(_DIGITS)]
 
 
 def _short_day(day: str) -> str:
-    """Return an ISO day of this century without what every day has: `250129` for `2025-01-29`."""
-    return day.removeprefix("20").replace("-", "") if day != NO_DAY else NO_DAY
+    """Return an ISO day as three digits in base 36: `p1t` for `2025-01-29`.
+
+    Raises:
+        ValueError: the text is not a day of 2000 to 2035.
+    """
+    if day == NO_DAY:
+        return _SHORT_NO_DAY
+    numbers = [int(part) for part in day.removeprefix("20").split("-") if part.isdecimal()]
+    if len(numbers) != 3 or max(numbers) >= len(_DIGITS):  # noqa: PLR2004 - year, month and day
+        raise ValueError(f"expected a day of 2000 to 2035; found {day!r}")
+    return "".join(_DIGITS[number] for number in numbers)
 
 
 def _whole_day(short: str) -> str:
     """Return the ISO day of a short one; empty if the index does not give it."""
-    return f"20{short[:2]}-{short[2:4]}-{short[4:]}" if short != NO_DAY else ""
+    if short == _SHORT_NO_DAY:
+        return ""
+    year, month, of_month = (int(digit, 36) for digit in short)
+    return f"20{year:02}-{month:02}-{of_month:02}"
 
 
 def _is_final(version: str) -> bool:
@@ -157,44 +207,88 @@ def parse_release_files(texts: Mapping[str, str]) -> ReleaseTable:
     Raises:
         InputError: a line cannot be read.
     """
-    return ReleaseTable(freeze_releases(texts))
+    return ReleaseTable(_frozen(texts, _each_alone))
 
 
 def freeze_releases(texts: Mapping[str, str]) -> dict[str, Any]:
-    """Return the files as JSON-ready values, every distinct text once.
+    """Return the files as JSON-ready values, by package; the module's docstring explains the form.
 
     Raises:
         InputError: a line cannot be read.
     """
-    numbers: dict[str, int] = {}
-    packages = {
-        file.removesuffix(".txt"): _frozen_package(file, texts[file], numbers) for file in sorted(texts)
-    }
-    return {"texts": list(numbers), "packages": packages}
+    return _frozen(texts, _fewest_characters)
 
 
-def _frozen_package(file: str, text: str, numbers: dict[str, int]) -> list[Any]:
-    """Return versions, days, words by number of the release, and runs by kind."""
+def _frozen(texts: Mapping[str, str], groups: _Grouping) -> dict[str, Any]:
+    return {file.removesuffix(".txt"): _frozen_package(file, texts[file], groups) for file in sorted(texts)}
+
+
+def _frozen_package(file: str, text: str, groups: _Grouping) -> list[Any]:
+    """Return versions, days, words by number of the release, and the facts of each kind in groups."""
     places: dict[str, int] = {}
     days: list[str] = []
     words: dict[str, str] = {}
-    runs: dict[str, list[int]] = {kind: [] for kind in _KINDS}
+    facts: dict[str, list[tuple[str, str]]] = {kind: [] for kind in _KINDS}
     for number, kind, subject, rest in _lines(file, text):
-        if kind == "release":
-            day, _, marks = rest.partition(" ")
-            if marks:
-                words[str(len(places))] = marks
-            places[subject] = len(places)
-            days.append(_short_day(day))
-            continue
-        first, dots, last = subject.partition("..")
-        newest = next(reversed(places), "")
         try:
-            span = places[first], places[(last or newest) if dots else first]
+            if kind == "release":
+                day, _, marks = rest.partition(" ")
+                if marks:
+                    words[str(len(places))] = marks
+                places[subject] = len(places)
+                days.append(_short_day(day))
+            else:
+                facts[kind].append((_numbered_span(subject, places), rest))
         except KeyError as error:
             raise InputError(f"{file}:{number}", f"no line 'release {error.args[0]}' above") from None
-        runs[kind] += (numbers.setdefault(rest, len(numbers)), *span)
-    return [" ".join(places), " ".join(days), words, [runs[kind] for kind in _KINDS]]
+        except ValueError as error:
+            raise InputError(f"{file}:{number}", str(error)) from None
+    if len(places) >= _MOST_RELEASES:
+        raise InputError(file, f"expected fewer than {_MOST_RELEASES} releases; found {len(places)}")
+    packed = (_GROUP.join(groups(each)) for each in facts.values())
+    return [" ".join(places), "".join(days), words, *packed]
+
+
+def _numbered_span(releases: str, places: Mapping[str, int]) -> str:
+    """Return the releases of a fact as the numbers of the first and of the last one."""
+    first, dots, last = releases.partition("..")
+    end = _two_digits(places[last or first]) if last or not dots else _NEWEST
+    return _two_digits(places[first]) + end
+
+
+def _each_alone(facts: Sequence[tuple[str, str]]) -> Iterable[str]:
+    """Return a group for each fact, which takes no time."""
+    return [f"{text}{_FACT}{span}" for span, text in facts]
+
+
+def _fewest_characters(facts: Sequence[tuple[str, str]]) -> Iterable[str]:
+    """Return the groups of neighbours that take the fewest characters.
+
+    The cheapest way to write the facts up to one of them is the cheapest way to write those before its group,
+    and the group: `cheapest` holds the length and the groups.
+    """
+    cheapest: list[tuple[int, tuple[str, ...]]] = [(0, ())]
+    for end in range(1, len(facts) + 1):
+        ways: list[tuple[int, int, str]] = []
+        head, length = facts[end - 1][1], 0
+        for start in range(end - 1, max(end - _LARGEST_GROUP, 0) - 1, -1):
+            span, text = facts[start]
+            head = _shared_start(head, text)
+            if ways and not head:
+                break
+            length += len(_FACT + span + text)
+            shorter = length - len(head) * (end - start - 1)
+            ways.append((cheapest[start][0] + len(_GROUP) + shorter, start, head))
+        total, start, head = min(ways)
+        group = _FACT.join([head, *(span + text[len(head) :] for span, text in facts[start:end])])
+        cheapest.append((total, (*cheapest[start][1], group)))
+    return cheapest[-1][1]
+
+
+def _shared_start(one: str, other: str) -> str:
+    while not other.startswith(one):
+        one = one[:-1]
+    return one
 
 
 def _lines(file: str, text: str) -> Iterator[tuple[int, str, str, str]]:
@@ -203,7 +297,8 @@ def _lines(file: str, text: str) -> Iterator[tuple[int, str, str, str]]:
         if not line.strip() or line.startswith("#"):
             continue
         words = line.split(" ", 2)
-        if len(words) != 3 or words[0] not in ("release", *_KINDS):  # noqa: PLR2004 - as the message says
+        is_whole = len(words) == 3 and not {_GROUP, _FACT} & {*line}  # noqa: PLR2004 - as the message says
+        if not is_whole or words[0] not in ("release", *_KINDS):
             found = (
                 f"expected 'release VERSION DAY' or '{'|'.join(_KINDS)} RELEASES TEXT'; found {line[:60]!r}"
             )

@@ -94,12 +94,41 @@ def test_what_is_not_said_is_not_known() -> None:
         ("release 1.0", "peft.txt:1: expected 'release VERSION DAY' or"),
         ("wants 1.0 torch>=1", "peft.txt:1: expected"),
         ("requires 1.0.. torch>=1", "peft.txt:1: no line 'release 1.0' above"),
+        ("release 1.0 2036-01-01", "peft.txt:1: expected a day of 2000 to 2035; found '2036-01-01'"),
+        ("release 1.0 yesterday", "peft.txt:1: expected a day"),
+        ("release 1.0 -\nrequires 1.0.. torch|peft", "peft.txt:2: expected"),
+        ("release 1.0 -\nrequires 1.0.. torch^peft", "peft.txt:2: expected"),
     ],
 )
 def test_a_line_that_cannot_be_read_is_named(line: str, said: str) -> None:
     with pytest.raises(InputError) as raised:
         parse_release_files({"peft.txt": line})
     assert str(raised.value).startswith(said)
+
+
+def test_facts_that_begin_alike_have_their_beginning_once_in_the_compiled_form() -> None:
+    versions, days, _, python, requires, build = freeze_releases({"peft.txt": TEXT})["peft"]
+    assert (versions, days[-3:]) == ("0.1.0 0.2.0 0.3.0 0.4.0 0.5.0", "p12")  # 2025-01-02
+    assert requires == "accelerate^0101^0303^0202>=0.21|torch^04zz==2.0.1^0003>=1.13"
+    assert python.startswith(">=3.")
+    assert build == "torch ==2.0.1^04zz|wheel x86_64 glibc>=2.17 python 3.11^04zz"
+
+
+@pytest.mark.parametrize("count", [35, 36, 37, 1294])
+def test_each_fact_of_many_releases_is_found(count: int) -> None:
+    lines = [f"release 1.{number} 2025-01-02" for number in range(count)]
+    lines += [f"requires 1.{number} torch=={number}" for number in range(count)]
+    texts = {"p.txt": "\n".join([*lines, f"requires 1.{count - 2}.. peft"])}
+    for found in (parse_release_files(texts), ReleaseTable(freeze_releases(texts))):
+        for number in (0, 1, count - 2, count - 1):
+            row = found.row("p", f"1.{number}")
+            assert row is not None
+            assert set(row.requires) == {f"torch=={number}", *(["peft"] if number >= count - 2 else [])}
+
+
+def test_more_releases_than_have_a_number_are_refused() -> None:
+    with pytest.raises(InputError, match="expected fewer than 1295 releases; found 1295"):
+        parse_release_files({"p.txt": "\n".join(f"release 1.{number} -" for number in range(1295))})
 
 
 def test_a_look_up_in_a_long_table_takes_well_under_a_tenth_of_a_millisecond() -> None:
