@@ -34,9 +34,13 @@ def dotted(node: ast.AST) -> str | None:
 
 
 def is_type_checking(test: ast.expr) -> bool:
-    """Return whether a test is `TYPE_CHECKING`, alone or with a flag that only slows the import."""
+    """Return whether a test is `TYPE_CHECKING`, alone or with a flag that only slows the import.
+
+    Such a flag is a name: `TYPE_CHECKING or SLOW_IMPORT`. Any other test, `not IS_WASM or TYPE_CHECKING`, is
+    one of a program that runs.
+    """
     if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.Or):
-        return any(is_type_checking(each) for each in test.values)
+        return all(map(dotted, test.values)) and any(map(is_type_checking, test.values))
     return (dotted(test) or "").rsplit(".", 1)[-1] == "TYPE_CHECKING"
 
 

@@ -51,6 +51,15 @@ def test_a_missing_module_is_a_gap_and_so_is_a_missing_attribute() -> None:
     }
 
 
+def test_a_test_of_the_platform_beside_type_checking_is_decided() -> None:
+    """Read `pydantic.RootModel` in gradio 4.18 to 4.38."""
+    test = "import sys\nfrom typing import TYPE_CHECKING\nif {} or TYPE_CHECKING:\n    {}\nelse:\n    pass\n"
+    runs = test.format("not sys.platform == 'emscripten'", WANTS_HYBRID)
+    assert missing({"peft/": runs}, TRANSFORMERS) == {"transformers.HybridCache": ("4.40.0", "5.0.0")}
+    for elsewhere in ("sys.platform == 'emscripten'", "SLOW_IMPORT"):
+        assert missing({"peft/": test.format(elsewhere, WANTS_HYBRID)}, TRANSFORMERS) == {}
+
+
 def test_what_the_entry_does_not_import_asks_for_nothing() -> None:
     assert missing({"peft/": "", "peft.rare": WANTS_HYBRID}, TRANSFORMERS) == {}
     assert missing({"peft/": f"def later():\n    {WANTS_HYBRID}\n"}, TRANSFORMERS) == {}
