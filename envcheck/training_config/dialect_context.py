@@ -133,8 +133,8 @@ class DialectContext:
         nothing but tokenizers from a library with trainers: any program may have options of these names.
         """
         source = self.document.source
-        if source is None:
-            return False
+        if source is None or source.own_loop:
+            return source is not None
         unread = source.unresolved - {*self.dialect.libraries}
         few = len(proofs) < _PROOFS_OF_UNREAD and all("Tokenizer" in name for name in source.of_libraries)
         if unread and not few and not proofs <= source.options.keys():

@@ -25,9 +25,10 @@ KNOWN_CALLS = frozenset({
     "FullyShardedDataParallel",
     "FSDP", "fully_shard", "DistributedDataParallel", "DDP", "from_pretrained", "ScalingConfig",
     "MixedPrecision", "MixedPrecisionPolicy", "LoRAAttnProcessor", "LoRAAttnProcessor2_0", "LoRALinearLayer",
+    "LoRAConv2dLayer",
     "SupervisedFinetune", "notebook_launcher", "DeepSpeedStrategy", "FSDPStrategy", "DDPStrategy",
     "ModelParallelStrategy", "set_activation_checkpointing", "apply_activation_checkpointing",
-    "merge_and_unload",
+    "merge_and_unload", "checkpoint_wrapper",
 })  # fmt: skip
 
 TRAINERS = sorted((name for name in KNOWN_CALLS if name.endswith("Trainer")), key=len, reverse=True)

@@ -71,8 +71,10 @@ class LaunchedProgram:
         """Return the names in the files that were followed if that is all of the program; else in all."""
         if followed is None:
             return self.whole
+        own_loop = _has_its_own_loop(followed)
         if followed.incomplete:
-            return self.whole._replace(source=self.whole.source._replace(seen=followed.names))
+            source = self.whole.source._replace(seen=followed.names, own_loop=own_loop)
+            return self.whole._replace(source=source)
         texts = ((path, self._beside(path)) for path in followed.files)
         codes = [(path, _code(text)) for path, text in texts if text is not None]
         found = self._collected([(path, code) for path, code in codes if code is not None], followed.unread)
@@ -81,6 +83,7 @@ class LaunchedProgram:
             bodies=followed.bodies,
             seen=followed.names,
             read_options=followed.read_items,
+            own_loop=own_loop,
         )
         return found._replace(source=source)
 
@@ -124,6 +127,14 @@ class LaunchedProgram:
             of_libraries=frozenset().union(*(code.of_libraries for code in codes)),
         )
         return ProgramCode(source, {name: base for code in codes for name, base in code.bases})
+
+
+def _has_its_own_loop(followed: FollowedProgram) -> bool:
+    """Return whether a program computes gradients itself and makes no trainer of a library."""
+    makes_one = any(
+        call.name.endswith("Trainer") and call.owner.partition(".")[0] in LIBRARIES for call in followed.calls
+    )
+    return not makes_one and any(call.name == "backward" for call in followed.calls)
 
 
 def launched_program(program: str, folder: str, beside: Beside) -> LaunchedProgram | None:

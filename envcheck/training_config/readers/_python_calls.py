@@ -19,9 +19,10 @@ from envcheck.training_config.document import Document, Section, Setting, Settin
 from envcheck.training_config.programs.follow import FollowedProgram
 from envcheck.training_config.programs.modules import parse
 from envcheck.training_config.programs.names import is_beside
+from envcheck.training_config.programs.recorded_calls import Arguments
 from envcheck.training_config.programs.trainable import leaves_frozen
 from envcheck.training_config.programs.values import Thing, quoted
-from envcheck.training_config.readers import INSTEAD_OF_PROGRAM
+from envcheck.training_config.readers import INSTEAD_OF_PROGRAM, _adapter_layers
 from envcheck.training_config.readers._call_arguments import CallArguments
 from envcheck.training_config.readers._file_contents import (
     contents_of,
@@ -51,6 +52,7 @@ UNREAD = "unread"
 """The setting of a call that may have other arguments than those that can be read."""
 
 _NO_BASES: Mapping[str, str] = {}
+_NONE = Arguments((), ())
 
 _NAMED: Mapping[str, re.Pattern[str]] = {
     "names_freezing": re.compile(r"requires_grad|freeze|frozen|no_grad_params|set_trainable"),
@@ -193,9 +195,17 @@ class _PythonFile:
                 continue
             if name and not is_of_another_package(name, call.owner):
                 condition = next(iter(call.conditions), "")
+                if name in _adapter_layers.LAYERS_OF_DIFFUSERS and self.followed is not None:
+                    condition = _adapter_layers.open_condition(call, self.followed.about_names)
                 yield ConfiguringCall(name, call.node, call), condition
                 if (load := load_by_trainer(call)) is not None:
                     yield load, condition
+        for call in _adapter_layers.layers(self.followed):
+            about_names = self.followed.about_names if self.followed is not None else frozenset()
+            yield (
+                ConfiguringCall(_adapter_layers.LAYER, call.node, call._replace(arguments=_NONE)),
+                _adapter_layers.open_condition(call, about_names),
+            )
 
     def _unfollowed_calls(self) -> Iterator[tuple[ConfiguringCall, str]]:
         """Yield the calls in code of the file that was not followed; none if that code is never reached."""
@@ -315,6 +325,8 @@ class _PythonFile:
             settings["freezes_parameters"] = Setting("freezes_parameters", Section(), freeze, freeze)
         named = [Setting(name, self._names(words), place, place) for name, words in _NAMED.items()]
         named.append(Setting("asks_for_an_adapter", self._asks_for_an_adapter(), place, place))
+        own_layers = bool(_adapter_layers.own_classes(self.followed))
+        named.append(Setting(_adapter_layers.MAY_MAKE, own_layers, place, place))
         if any(trainer_of(call.name) == "trl" for call in arguments):  # their defaults depend on the release
             settings["trl_arguments"] = Setting("trl_arguments", Section(("",)), place, place)
         if any(call.name == MODEL for call, _ in calls) or self._builds_a_model():

@@ -447,3 +447,60 @@ def test_a_long_expression_is_cut_in_little_time() -> None:
     assert path_of("list(model.modules().parameters())") == "model"
     assert not path_of("model" + ".parameters()" * 20_000 + "x")
     assert time.process_time() - started < 1
+
+
+OWN_LOOP = """
+from transformers import AutoModelForCausalLM, HfArgumentParser, TrainingArguments{more}
+from helpers import criteria
+class {name}:
+    def __init__(self, model, args):
+        self.model, self.args = model, args
+    def train(self):
+        loss = criteria[self.args.kind](self.model)
+        loss.backward()
+(args,) = HfArgumentParser((TrainingArguments,)).parse_args_into_dataclasses()
+model = AutoModelForCausalLM.from_pretrained("gpt2")
+{start}(model, args).train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("more", "name", "start", "expected"),
+    [
+        ("", "Trainer", "Trainer", False),
+        (", Trainer", "OwnTrainer", "Trainer", True),
+        (", Trainer", "OwnTrainer", "OwnTrainer", False),
+    ],
+)
+def test_a_loop_of_its_own_with_options_of_transformers_is_not_its_trainer(
+    tmp_path: Path, more: str, name: str, start: str, expected: bool
+) -> None:
+    files = {
+        "run.sh": "torchrun train.py --output_dir o --save_strategy no --logging_steps 1 --bf16\n",
+        "train.py": OWN_LOOP.format(more=more, name=name, start=start),
+        "helpers.py": "criteria = load_all()\n",
+    }
+    assert (facts_of(tmp_path, "run.sh", files).get("trainer") == "transformers") is expected
+
+
+WRAPPED = """
+from accelerate import Accelerator
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper as wrap
+from transformers import AutoModelForCausalLM
+accelerator = Accelerator()
+model = AutoModelForCausalLM.from_pretrained("gpt2")
+{work}
+accelerator.backward(accelerator.prepare(model)(**batch).loss)
+"""
+
+
+@pytest.mark.parametrize(
+    ("work", "expected"),
+    [("for i, block in enumerate(model.h):\n    model.h[i] = wrap(block)", True), ("", False)],
+)
+def test_wrapped_layers_are_computed_again_in_the_backward_pass(
+    tmp_path: Path, work: str, expected: bool
+) -> None:
+    files = {"run.sh": "torchrun train.py\n", "train.py": WRAPPED.format(work=work)}
+
+    assert facts_of(tmp_path, "run.sh", files)["gradient_checkpointing"] is expected

@@ -475,3 +475,46 @@ def test_a_command_of_a_makefile_that_may_train_and_is_no_shell_command_is_an_er
     text = "train:\n\tif $(call f,x); then torchrun t.py\n"
     with pytest.raises(InputError, match="Makefile:2"):
         read(tmp_path, {"Makefile": text})
+
+
+MEGATRON = (
+    "--num-layers 12 --hidden-size 512 --micro-batch-size 4 --global-batch-size 64 --bf16 --train-iters 9 "
+)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (
+            f"{MEGATRON}--data-path d --attention-backend auto --tensor-model-parallel-size 2",
+            {"trainer": "custom", "parallel": "megatron", "precision": "bf16", "tensor_parallel": 2},
+        ),
+        (
+            f"{MEGATRON}--mock-data --fp8-format hybrid --recompute-granularity full",
+            {"precision": "fp8", "gradient_checkpointing": True},
+        ),
+        (f"{MEGATRON}--mock-data --use-torch-fsdp2", {"parallel": "fsdp2", "gradient_checkpointing": False}),
+        (f"{MEGATRON}--mock-data --recompute-granularity selective", {"gradient_checkpointing": None}),
+    ],
+)
+def test_arguments_of_megatron_lm_are_not_those_of_a_trainer_on_it(
+    tmp_path: Path, options: str, expected: dict[str, object]
+) -> None:
+    found = facts(
+        tmp_path, {"run.sh": f"torchrun --nproc-per-node 8 Megatron-LM/pretrain_gpt.py {options}\n"}
+    )
+
+    assert {key: found.get(key) for key in expected} == expected
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "torchrun pretrain_gpt.py --data-path d --deepspeed --deepspeed_config ds.json --zero-stage 1",
+        "python train.py --mock-data --rollout-batch-size 8 --actor-num-nodes 1",
+    ],
+)
+def test_megatron_beside_deepspeed_or_rollouts_is_not_megatron_lm(tmp_path: Path, command: str) -> None:
+    files = {"run.sh": f"{command} {MEGATRON}\n", "ds.json": '{"zero_optimization": {"stage": 1}}'}
+
+    assert facts(tmp_path, files).get("parallel") != "megatron"
