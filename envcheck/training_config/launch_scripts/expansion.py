@@ -361,7 +361,14 @@ class Expander:
                 return stripped(text) if text is not None else None
             if name == "echo" and not command.redirects:
                 return echoed(self.fields(command.words, scope))
-            return self._filtered([command], piece, scope)
+            return self._sorted_arguments(command, piece, scope) or self._filtered([command], piece, scope)
+
+    def _sorted_arguments(self, command: SimpleCommand, piece: Substitution, scope: Scope) -> Value:
+        """Return what `getopt … -- "$@"` prints for no arguments, which ends the options; else nothing."""
+        if command.words[0].bare != "getopt":
+            return ()
+        last = self.fields(command.words, scope)[-1]
+        return (Fragment("--", piece.at),) if known_text(last) == "--" else ()
 
     def _of_several(
         self, items: Sequence[tuple[str, Node]], piece: Substitution, scope: Scope

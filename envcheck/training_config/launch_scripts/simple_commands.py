@@ -58,7 +58,7 @@ _PREFIXES = frozenset({
     "strace", "pdsh", "ssh", "tmux", "screen", "run", "sbatch", "pixi", "hatch", "rye", "horovodrun",
     "mpirun.openmpi", "podman", "enroot", "caffeinate", "chrt", "script", "su", "bsub", "qsub", "kubectl",
     "runai", "sky", "tsp", "ts", "py-spy", "xargs", "parallel", "prun", "jsrun", "aprun", "gosu", "gdb",
-    "rocprof", "memray",
+    "rocprof", "memray", "podman-hpc", "udocker", "nerdctl", "systemd-run", "sg", "gcloud", "flux", "doas",
 })  # fmt: skip
 """Programs that start the program named by a later argument, or the command in the text of one."""
 
@@ -83,6 +83,9 @@ _READ_SCRIPTS = frozenset({"sbatch", "qsub", "bsub", "ssh", "su", "sudo", "docke
 _FILL = ("xargs", "parallel")
 """Those of them that give the program further arguments, which they read."""
 
+_PLACES_OF_PARALLEL = re.compile(r"\{[\d./#%]*\}")
+"""`{}`, `{1}` and `{.}`, in place of which GNU parallel puts an argument."""
+
 _UNSET = pattern(r"(?:-u|--unset=)([A-Za-z_]\w*)")
 _OPTION_WITH_VALUE = pattern(r"--?[\w-]+=")
 
@@ -92,11 +95,16 @@ _SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch")
 _SHELLS = frozenset({"bash", "sh", "zsh", "dash"})
 _MAX_PREFIXES = 16  # `nohup env srun python train.py` has three
 _MAX_PREFIX_WORDS = 60  # words after a prefix in which the program is looked for
+_MOST_PLACES = 16  # of one word in which xargs puts an argument
 _MOST_TEXTS = 4  # of one written script that are all followed
 _MAX_SCRIPT = 1 << 16  # characters of another script that is followed
 _PROJECT_FILES = (*_SCRIPTS, ".py", ".json", ".yaml", ".yml", ".toml")
-_FOLDER_OF_PROJECT = pattern(r"\$\{?((?:SLURM_SUBMIT|PBS_O_WORK|LSB_SUBCWD|SGE_O_WORK|GITHUB_WORK)\w*)\}?")
-"""Variables in which schedulers give the folder from which a job was submitted."""
+_FOLDER_OF_PROJECT = pattern(
+    r"\$\{?(HOME|(?:SLURM_SUBMIT|PBS_O_WORK|LSB_SUBCWD|SGE_O_WORK|GITHUB_WORK)\w*)\}?"
+)
+"""Variables in which schedulers give the folder from which a job was submitted, and a folder above it."""
+
+_USER = pattern(r"\$\{?(?:USER|LOGNAME)\}?|\$\(whoami\)|`whoami`")
 
 _OPTION_AND_PATH = 3  # fragments of `--config=$ROOT/train.yaml`
 _MIN_SHELL_WORDS = 3  # `bash -c text`
@@ -170,20 +178,46 @@ class SimpleCommands:
         """Return `src/train.py` for `$ROOT/src/train.py` if the project has it and no ROOT is set."""
         if any(each.why for each in field):
             field = tuple(each for each in field if each.text or each.why)  # quotes begin with an empty one
+        elif field and field[0].text.startswith("~/"):
+            return self._below_home(field)
+        if below := self._below_user(field):
+            return below
         at = 1 if len(field) == _OPTION_AND_PATH and field[0].text.endswith("=") else 0
         if len(field) != at + 2 or not field[at].why or any(each.why for each in (*field[:at], field[-1])):
             return field
         variable = _FOLDER_OF_PROJECT.fullmatch(field[at].text)
         root = field[at].unset or (variable.group(1) if variable else "")
         rest = field[-1].text
-        if not root or not rest.startswith("/") or not rest.endswith(_PROJECT_FILES) or _is_home(root):
+        if not root or not rest.startswith("/") or not rest.endswith(_PROJECT_FILES) or _is_elsewhere(root):
             return field
         # A path that ends as one of the project's, `/srv/project/src/a.py`, is found like an absolute one.
-        found = next((each for each in (rest.lstrip("/"), rest) if self.session.beside(each) is not None), "")
+        ways = (rest,) if root == "HOME" else (rest.lstrip("/"), rest)
+        found = next((each for each in ways if self.session.beside(each) is not None), "")
         if not found:
             return field
-        self.session.roots.add(root)
+        if root != "HOME":
+            self.session.roots.add(root)
         return (*field[:at], field[-1]._replace(text=found, at=field[at].at))
+
+    def _below_user(self, field: Value) -> Value:
+        """Return the file of the project that `/home/$USER/project/src/a.py` ends as, or an empty value."""
+        at = next((i for i, each in enumerate(field) if each.why), 0)
+        before, end = known_text(field[:at]) or "", known_text(field[at + 1 :])
+        option = _OPTION_WITH_VALUE.match(before)
+        if not end or not before[option.end() if option else 0 :].startswith("/"):
+            return ()
+        if not end.endswith(_PROJECT_FILES) or not _USER.fullmatch(field[at].text):
+            return ()
+        if self.session.beside(end) is None:
+            return ()
+        return (field[0]._replace(text=f"{option.group() if option else ''}{end}"),)
+
+    def _below_home(self, field: Value) -> Value:
+        """Return the file of the project that `~/project/src/a.py` ends as, if there is one."""
+        path = (known_text(field) or "").removeprefix("~")
+        if not path.endswith(_PROJECT_FILES) or self.session.beside(path) is None:
+            return field
+        return (field[0]._replace(text=path),)
 
     # --- assignments --------------------------------------------------------------------------------
 
@@ -414,6 +448,10 @@ class SimpleCommands:
         """Return the index of the program that a prefix such as nohup or srun starts; 0 if none is found."""
         for index in range(1, min(len(fields), _MAX_PREFIX_WORDS)):
             word = base_name(spelled(fields[index]))
+            if len((known_text(fields[index]) or "").split()) > 1:
+                continue  # a text for another shell
+            if known_text(fields[index]) is None and (shell := _shell_behind(fields, index)):
+                return shell  # `srun $OPTIONS bash -c text`: the unknown word is an option
             if word in _SHELLS or word in _PREFIXES or word in self.session.functions:
                 return index
             if word.endswith(_SCRIPTS) or (word == "-m" and known_text(fields[0]) in ("uv", "run")):
@@ -577,12 +615,31 @@ def _with_read_arguments(fields: list[Value], behind: int) -> list[Value]:
     mark = mark or next(
         (option[2:] for option in options if option.startswith("-I") and option != "-I"), None
     )
-    if not mark:
-        return [*fields[behind:], unknown_words(name, at, reason)]
+    place = _PLACES_OF_PARALLEL if name == "parallel" and not mark else re.compile(re.escape(mark or "{}"))
+    command = fields[behind:]
+    if not mark and not (name == "parallel" and any(place.search(spelled(field)) for field in command)):
+        return [*command, unknown_words(name, at, reason)]
     return [
-        unknown(field[0].at, spelled(field), reason) if mark in spelled(field) else field
-        for field in fields[behind:]
+        _with_unknown_places(field, place, reason)
+        if len(place.findall(spelled(field))) <= _MOST_PLACES
+        else unknown(field[0].at, spelled(field), reason)
+        for field in command
     ]
+
+
+def _with_unknown_places(field: Value, place: re.Pattern[str], reason: str) -> Value:
+    """Return a word in which each place of an argument that is read only at run time is unknown."""
+    found: list[Fragment] = []
+    for fragment in field:
+        end = 0
+        for mark in place.finditer(fragment.text) if not fragment.why else ():
+            if before := fragment.text[end : mark.start()]:
+                found.append(fragment._replace(text=before, at=fragment.at + end))
+            found += unknown(fragment.at + mark.start(), mark.group(), reason)
+            end = mark.end()
+        if rest := fragment.text[end:]:
+            found.append(fragment._replace(text=rest, at=fragment.at + end))
+    return tuple(found) or field
 
 
 def _asks_for_a_program(fields: list[Value]) -> bool:
@@ -591,9 +648,9 @@ def _asks_for_a_program(fields: list[Value]) -> bool:
     return len(words) > 1 and (words[0] in ("which", "hash") or words in (["command", "-v"], ["type", "-p"]))
 
 
-def _is_home(name: str) -> bool:
-    """Return whether a variable is that of a folder which every machine has, and no project's."""
-    return name in ("HOME", "TMPDIR", "TMP", "PWD", "OLDPWD") or "OUT" in name.upper()
+def _is_elsewhere(name: str) -> bool:
+    """Return whether a variable is that of a folder which every machine has, and no project is in."""
+    return name in ("TMPDIR", "TMP", "PWD", "OLDPWD") or "OUT" in name.upper()
 
 
 def names_set_by(command: SimpleCommand) -> set[str]:
@@ -662,6 +719,14 @@ def _tasks_of_step(fields: list[Value]) -> Value | None:
         if word.startswith("-n") and word[2:].isdigit():
             return (field[0]._replace(text=word[2:]),)
     return None
+
+
+def _shell_behind(fields: list[Value], index: int) -> int:
+    """Return the index of the shell that is given a text or a script behind a word; 0 if there is none."""
+    for at in range(index + 1, min(len(fields) - 1, _MAX_PREFIX_WORDS)):
+        if base_name(known_text(fields[at]) or "") in _SHELLS:
+            return at if _command_text(fields[at:]) or _script_behind(fields[at:]) is not None else 0
+    return 0
 
 
 def _command_text(fields: list[Value]) -> Value:

@@ -89,7 +89,11 @@ class CommandLines(PythonConfigurations):
     def _loaded(self, source: Value, role: str = "namespace") -> Value:
         """Return the content of a YAML or JSON file; `role` is that of its sections."""
         path = source.path if isinstance(source, File) else source if isinstance(source, str) else None
-        if path is None or path.lstrip().startswith(("{", "[")) or not is_inside(path):
+        if path is None or path.lstrip().startswith(("{", "[")):
+            return MISSING
+        # An absolute path, as on the machine of the training, may end as a file of the project: of those that
+        # end so, whoever reads the files finds only what is in the project.
+        if not is_inside(path) and not (posixpath.isabs(path) and path.endswith(_CONFIGURATIONS)):
             return MISSING
         if isinstance(written := self.written.get(posixpath.normpath(path)), Record | Unknown):
             return deepcopy(written) if isinstance(written, Record) else written

@@ -21,7 +21,7 @@ LAYERS_OF_DIFFUSERS = frozenset({
 })  # fmt: skip
 
 _NAMES_LORA = re.compile(
-    r"lora(?![a-z]*(?:config|args|arguments|options|settings|dataset|loader|mixin))", re.I
+    r"lora(?![a-z]*(?:config|args|arguments|options|settings|dataset|loader|mixin))", re.IGNORECASE
 )
 _ASKS_OF_A_PART = re.compile(
     r"\b(?:isinstance|issubclass|hasattr)\((?!\w*(?:arg|conf|cfg|opt|param|setting))"

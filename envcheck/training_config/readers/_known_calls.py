@@ -54,6 +54,9 @@ _NOT_MODELS = (
 LIGHTNING = ("lightning", "pytorch_lightning", "lightning_fabric", "L", "pl")
 """Packages of Lightning, and the names that they are imported as."""
 
+_ONLY_OF = {"checkpoint_wrapper": ("torch.distributed", "fairscale")}
+"""Packages whose function of a common name configures a training."""
+
 UNSLOTH = ("FastLanguageModel", "FastModel", "FastVisionModel", "FastTextModel", "FastSentenceTransformer")
 
 MODEL = "from_pretrained"
@@ -125,7 +128,8 @@ def recognised_name(name: str, owner: str) -> str:
     package = owner.partition(".")[0]
     if (owner, name) in (("torch", "compile"), ("ray", "init")) or f"{package}.{name}" in _OF_TRAINERS:
         return f"{package}.{name}"
-    return name if name in KNOWN_CALLS or name in ADAPTER_CONFIGS or trainer_of(name) else ""
+    is_known = name in KNOWN_CALLS or name in ADAPTER_CONFIGS or trainer_of(name)
+    return name if is_known and (not owner or owner.startswith(_ONLY_OF.get(name, ("",)))) else ""
 
 
 def _loading(owner: str) -> str:

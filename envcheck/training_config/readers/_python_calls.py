@@ -427,10 +427,11 @@ class _PythonFile:
         return any(_NAMED["names_an_adapter"].search(each.lower()) for each in conditions)
 
     def _starts_a_trainer(self) -> bool:
-        """Return whether the file creates an object of a class whose name ends in `Trainer`."""
+        """Return whether the program creates an object of a class whose name ends in `Trainer`."""
         if self.followed is not None and any(call.name.endswith("Trainer") for call in self.followed.calls):
             return True
-        return self._contents.makes_a_trainer
+        # The class of the name may be one of the project without a trainer as its base, which was followed.
+        return self._complete is None and self._contents.makes_a_trainer
 
 
 def _sizes_an_adapter(setting: Setting) -> bool:

@@ -421,3 +421,25 @@ def test_a_configuration_is_copied_only_from_the_project(
     assert facts(project, {"run.sh": text}).get("zero_stage") == stage
     named = f"#!/bin/bash\ndeepspeed train.py --deepspeed {source} --learning_rate 1e-5\n"
     assert facts(project, {"run.sh": named})["zero_stage"] == 3
+
+
+SORTED = """
+TEMP=$(getopt --options '' --longoptions gpus:,help --name "$0" -- "$@")
+eval set -- "${TEMP}"
+while true; do
+  case "$1" in
+    --gpus) gpus="$2"; shift 2 ;;
+    --) shift; break ;;
+  esac
+done
+"""
+
+
+@pytest.mark.parametrize(("more", "known"), [("", True), ("set -- --gpus 2", False)])
+def test_getopt_sorts_no_arguments_where_a_script_is_given_none(
+    tmp_path: Path, more: str, known: bool
+) -> None:
+    command = COMMAND.replace("--nproc_per_node 4", '--nproc_per_node ${gpus:-4} ${gpus:+"--tee=3"}')
+    found = facts(tmp_path, {"run.sh": f"#!/bin/bash\n{more}{SORTED}{command}\n", **FILES})
+
+    assert (found.get("world_size") == 4) is known

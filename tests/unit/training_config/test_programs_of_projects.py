@@ -271,3 +271,37 @@ def test_a_program_that_runs_a_trainer_for_its_own_command_line_has_its_options(
     started = command.replace("llamafactory-cli train", "torchrun src/train.py --model_name_or_path m")
     assert facts_of(tmp_path, "own.sh", {"own.sh": started})["gradient_checkpointing"] is True
     assert found["gradient_checkpointing"] is True
+
+
+LOADS = """
+import types, yaml
+from transformers import Trainer, TrainingArguments
+with open("{path}") as file:
+    cfg = types.SimpleNamespace(**yaml.safe_load(file))
+Trainer(args=TrainingArguments("o", bf16=cfg.half)).train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "precision"),
+    [
+        ("/srv/clone/config/a.yaml", "bf16"),
+        ("config/a.yaml", "bf16"),
+        ("/srv/clone/a.yaml", None),
+        ("/srv/clone/config/b.yaml", None),
+        ("{outside}/config/c.yaml", None),
+    ],
+)
+def test_a_program_opens_an_absolute_path_only_as_a_file_of_its_project(
+    tmp_path: Path, path: str, precision: str | None
+) -> None:
+    outside, project = tmp_path / "outside", tmp_path / "project"
+    for folder, name in ((outside, "c.yaml"), (project, "a.yaml")):
+        (folder / "config").mkdir(parents=True)
+        (folder / "config" / name).write_text("half: true\n")
+    (project / ".git").mkdir()
+    files = {
+        "run.sh": "python train.py\n",
+        "train.py": LOADS.format(path=path.format(outside=outside)),
+    }
+    assert facts_of(project, "run.sh", files).get("precision") == precision

@@ -36,6 +36,15 @@ SHELL = {
     "a pod": f"kubectl exec pod -- bash -c '{COMMAND}'",
     "pixi": f"pixi run -e cuda {COMMAND}",
     "a container": f'docker run --gpus all image:1 bash -c "pip install -r r.txt && {COMMAND}"',
+    "a container of a job, whose number is not known": (
+        f'TEXT="{COMMAND}"\nsrun --jobid $SLURM_JOB_ID --container-image=i.sqsh bash -lc "$TEXT"'
+    ),
+    "a session that is sent keys": f"tmux send-keys -t a '{COMMAND}' C-m",
+    "a recorded session": f'script -q -c "{COMMAND}" log',
+    "a machine of a cloud": f"gcloud compute ssh a --command='cd work && {COMMAND}'",
+    "a container of Podman on a cluster": f'podman-hpc run --rm --gpu image bash -c "{COMMAND}"',
+    "a shell for each argument": f"seq 3 | xargs -P 1 -I % sh -c '{COMMAND} --seed %'",
+    "GNU parallel with a place for the argument": f"parallel -j 1 {COMMAND} --seed {{}} ::: 1 2 3",
     "MPI": f"mpirun -np 4 -x NCCL_DEBUG=INFO {PLAIN}",
 }
 
@@ -45,6 +54,38 @@ def test_a_command_inside_another_one_is_read(tmp_path: Path, text: str) -> None
     found = facts(tmp_path, {"run.sh": f"#!/bin/bash\n{text}\n", **FILES})
     assert {key: found[key] for key in MEANT} == MEANT
     assert found["world_size"] == 4 or "world_size" not in found
+
+
+@pytest.mark.parametrize(
+    ("command", "here"),
+    [
+        ("bash ~/clone/scripts/go.sh", True),
+        ("bash $HOME/clone/scripts/go.sh", True),
+        ('bash "${HOME}"/clone/scripts/go.sh', True),
+        ("bash ~/go.sh", False),
+        ("bash ~/clone/other/go.sh", False),
+        ("bash $OUT_DIR/scripts/go.sh", False),
+    ],
+)
+def test_a_script_below_the_home_folder_is_the_one_of_the_project_with_that_end(
+    tmp_path: Path, command: str, here: bool
+) -> None:
+    (tmp_path / "scripts").mkdir()
+    (tmp_path / "scripts/go.sh").write_text(COMMAND)
+    files = {"run.sh": f"#!/bin/bash\n{command}\n", **FILES}
+    if here:
+        assert facts(tmp_path, files)["zero_stage"] == 3
+    else:
+        with pytest.raises(InputError):
+            facts(tmp_path, files)
+
+
+def test_an_argument_that_is_read_at_run_time_is_unknown_only_in_its_place(tmp_path: Path) -> None:
+    text = "ls *.json | xargs -I {} accelerate launch --num_processes 2 train.py --bf16 --deepspeed={}"
+    found = facts(tmp_path, {"run.sh": f"#!/bin/bash\n{text}\n", **FILES})
+
+    assert found["precision"] == "bf16"
+    assert "zero_stage" not in found
 
 
 @pytest.mark.parametrize(
