@@ -9,8 +9,7 @@ from functools import lru_cache, reduce
 
 from envcheck.core.facts import Unknown
 from envcheck.training_config.programs.expressions import computed
-from envcheck.training_config.programs.names import is_beside
-from envcheck.training_config.programs.names import names as names_in
+from envcheck.training_config.programs.names import is_beside, names_of
 from envcheck.training_config.programs.recorded_calls import Arguments, FollowedCall, KeywordGiven
 from envcheck.training_config.programs.references import BoundName, Method
 from envcheck.training_config.programs.values import (
@@ -298,7 +297,7 @@ class Calls(Names):
             for node in module.functions().get(name, ()):
                 if node not in self.followed:
                     self.followed.add(node)
-                    self.names |= {*names_in(list(ast.walk(node)))}
+                    self.names |= names_of(node)
 
     def note_reading(self, value: Value, depth: int = 0) -> None:
         """Remember that something that is not followed may read all items of a record."""

@@ -6,7 +6,7 @@ import ast
 
 from envcheck.core.facts import Unknown
 from envcheck.training_config.programs.calls import Calls
-from envcheck.training_config.programs.names import names as names_in
+from envcheck.training_config.programs.names import names_of
 from envcheck.training_config.programs.recorded_calls import Arguments, KeywordGiven
 from envcheck.training_config.programs.references import FieldDefault
 from envcheck.training_config.programs.values import (
@@ -77,7 +77,7 @@ class Classes(Calls):
             for member in each.members.values():
                 if isinstance(member, ProjectFunction) and member.node not in self.followed:
                     self.followed.add(member.node)
-                    self.names |= {*names_in(list(ast.walk(member.node)))}
+                    self.names |= names_of(member.node)
 
     def is_dataclass(self, cls: ClassValue) -> bool:
         """Return whether a class is a dataclass, or one of pydantic."""

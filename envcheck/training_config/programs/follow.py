@@ -18,6 +18,10 @@ from envcheck.training_config.programs.parsers import GivenArguments
 from envcheck.training_config.programs.recorded_calls import FollowedCall
 from envcheck.training_config.programs.values import Record, Value
 
+_PARTS_OF_A_LIMIT = 4
+TOO_LONG = "the program is too long to be followed"
+"""Why a program is incomplete of which following used up the limit of one."""
+
 
 class FollowedProgram(NamedTuple):
     """Hold what following a program found.
@@ -54,8 +58,12 @@ def follow(
     arguments: GivenArguments,
     environment: Mapping[str, Value] = MappingProxyType({}),
     entry: str = "",
+    *,
+    briefly: bool = False,
 ) -> FollowedProgram | None:
     """Return what a program calls; None if its file cannot be read.
+
+    A program that is known to be too long is followed `briefly`: a quarter as far.
 
     `entry` is the function that a console script calls; "" if the file itself is started.
     `environment` are the variables that a launch script sets; all others are assumed not to be set.
@@ -66,6 +74,8 @@ def follow(
         return None
     follower = Follower(project, read_configuration, arguments, environment)
     follower.program = module.path
+    if briefly:
+        follower.most_steps //= _PARTS_OF_A_LIMIT
     if not entry:
         follower.programs.add(module.path)
     waiting_from = 0
@@ -76,7 +86,7 @@ def follow(
         waiting_from = len(follower.calls)
         follower.run_waiting()
     except (ProgramTooLongError, RecursionError):
-        follower.incomplete = "the program is too long to be followed"
+        follower.incomplete = TOO_LONG
     calls, trains = _of_training(follower.calls, waiting_from)
     incomplete = follower.incomplete or ("some of its modules are too large" if project.limited else "")
     return FollowedProgram(

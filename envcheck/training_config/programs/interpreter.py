@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from envcheck.training_config.programs.calls import MAKERS
 from envcheck.training_config.programs.expressions import ProgramTooLongError
 from envcheck.training_config.programs.modules import Module
-from envcheck.training_config.programs.names import names as names_in
+from envcheck.training_config.programs.names import names_of
 from envcheck.training_config.programs.recorded_calls import Arguments
 from envcheck.training_config.programs.statements import Statements
 from envcheck.training_config.programs.values import ProjectFunction
@@ -84,7 +84,7 @@ class _NamesInCode:
             if node in self._read:
                 continue
             self._read.add(node)
-            more = {*names_in(list(ast.walk(node)))} - found
+            more = names_of(node) - found
             found |= more
             waiting += [each for name in more for each in defined.get(name, ())]
         return found - defined.keys()  # a function counts by what its body does

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 _LONGEST_WORD = 60  # characters of a text that may be the name of an option
 _BESIDE = re.compile(
@@ -45,6 +46,12 @@ def names(nodes: Sequence[ast.AST]) -> Iterator[str]:
                 yield text
             case _:
                 pass
+
+
+@lru_cache(maxsize=1 << 12)
+def names_of(node: ast.AST) -> frozenset[str]:
+    """Return the names in a function or class; cached, because a program is followed once for each launch."""
+    return frozenset(names(list(ast.walk(node))))
 
 
 def switches_on(node: ast.Call) -> bool:

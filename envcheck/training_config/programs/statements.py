@@ -6,6 +6,7 @@ import ast
 import re
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 
 from envcheck.core.facts import Unknown
 from envcheck.training_config.programs.calls import CHANGES_A_LIST
@@ -310,7 +311,13 @@ def _options(value: Value) -> tuple[Value, ...]:
 
 
 def _mentions(node: ast.expr, name: str) -> bool:
-    return any(isinstance(each, ast.Name) and each.id == name for each in ast.walk(node))
+    return name in _named_in(node)
+
+
+@lru_cache(maxsize=1 << 14)
+def _named_in(node: ast.expr) -> frozenset[str]:
+    """Return the variables in an expression; cached, because a program is followed once for each launch."""
+    return frozenset(_names_in(node))
 
 
 def _is_empty_dict(value: Value) -> bool:

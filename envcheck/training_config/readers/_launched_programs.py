@@ -45,6 +45,7 @@ class LaunchedPrograms:
         self._scripts = ConsoleScripts(beside)
         self._codes: dict[tuple[str, str], LaunchedProgram | None] = {}
         self._found: dict[str, FollowedProgram | None] = {}
+        self._long_ones: set[str] = set()  # files of programs that are too long to be followed to their end
         self._started: dict[tuple[str, int], tuple[Document, ...]] = {}  # by folder and followed program
 
     def may_train(self, words: tuple[Argument, ...]) -> bool:
@@ -93,6 +94,7 @@ class LaunchedPrograms:
         """Return what following a program as a launch line starts it finds; None if many were followed."""
         settings, rest = settings_of(line.arguments, self.lines)
         path, folder = code.file, command.folder
+        from envcheck.training_config.programs.follow import TOO_LONG
         from envcheck.training_config.programs.parsers import GivenArguments
         from envcheck.training_config.readers._program_source import follow_program
 
@@ -106,7 +108,13 @@ class LaunchedPrograms:
         key = repr((path, folder, options, rest, words, code.entry))
         if key not in self._found and len(self._found) < _MOST_FOLLOWED:
             arguments = GivenArguments(given, rest, more, words)
-            self._found[key] = follow_program(path, folder, self._beside, arguments, environment, code.entry)
+            briefly = path in self._long_ones
+            found = follow_program(
+                path, folder, self._beside, arguments, environment, code.entry, briefly=briefly
+            )
+            self._found[key] = found
+            if found is not None and found.incomplete == TOO_LONG:
+                self._long_ones.add(path)
         return self._found.get(key)
 
     def started(

@@ -156,6 +156,8 @@ def follow_program(
     arguments: GivenArguments,
     environment: Mapping[str, Any] = MappingProxyType({}),
     entry: str = "",
+    *,
+    briefly: bool = False,
 ) -> FollowedProgram | None:
     """Follow a program that is started in a folder with these arguments; None if it is not here.
 
@@ -169,7 +171,7 @@ def follow_program(
                 return _nested(text, each)
         return None
 
-    return follow(path, beside, configuration, arguments, environment, entry)
+    return follow(path, beside, configuration, arguments, environment, entry, briefly=briefly)
 
 
 def composed_document(name: str, configuration: Record) -> Document:

@@ -233,12 +233,12 @@ class _PythonFile:
         )
         if trains and not followed.incomplete:
             return set()
-        return {
-            inner
-            for node in self.nodes
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node not in followed.followed
-            for inner in ast.walk(node)
-        }
+        found: set[ast.AST] = set()
+        for node in self.nodes:  # the outer ones first
+            is_function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+            if is_function and node not in followed.followed and node not in found:
+                found.update(ast.walk(node))
+        return found
 
     def _is_foreign(self, name: str) -> bool:
         """Return whether a known name of a trainer, or of a program's arguments, is that of another class."""

@@ -12,6 +12,8 @@ import pytest
 
 from envcheck.commands import loading, training_files
 from envcheck.core.errors import InputError
+from envcheck.training_config.programs.follow import follow
+from envcheck.training_config.readers import _program_source
 
 
 def facts_of(folder: Path, name: str, files: dict[str, str]) -> dict[str, Any]:
@@ -469,3 +471,25 @@ def test_a_refused_value_does_not_leave_the_default_of_the_trainer(tmp_path: Pat
     assert refused.get("quantization") is None
     accepted = facts_of(tmp_path, "b.yaml", {"b.yaml": text.format("false")})
     assert accepted["quantization"] == "none"
+
+
+LONG = "import os\ndef f(n):\n    return os.a(n) + os.b(n)\n" + "x = f(1)\n" * 20_000
+
+
+def test_a_program_that_is_too_long_is_followed_briefly_for_further_launches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = []
+
+    def counted(*given: Any, **named: Any) -> Any:
+        found = follow(*given, **named)
+        steps.append(len(found.calls) if found is not None else 0)
+        return found
+
+    monkeypatch.setattr(_program_source, "follow", counted)
+    script = "".join(f"torchrun --nproc_per_node 2 train.py --bf16 --seed {n}\n" for n in range(3))
+    facts_of(tmp_path, "run.sh", {"run.sh": script, "train.py": LONG})
+
+    first, *others = steps
+    assert len(others) == 2
+    assert all(0 < each < first / 3 for each in others)
