@@ -518,3 +518,34 @@ def test_megatron_beside_deepspeed_or_rollouts_is_not_megatron_lm(tmp_path: Path
     files = {"run.sh": f"{command} {MEGATRON}\n", "ds.json": '{"zero_optimization": {"stage": 1}}'}
 
     assert facts(tmp_path, files).get("parallel") != "megatron"
+
+
+PLUGIN = "compute_environment: LOCAL_MACHINE\ndistributed_type: {kind}\ndeepspeed_config: {{{section}}}\n"
+
+
+@pytest.mark.parametrize(
+    ("kind", "section", "stage", "offload"),
+    [
+        ("DEEPSPEED", "zero_optimization: {stage: 3}", 2, "none"),
+        ("DEEPSPEED", "zero_stage: 3, offload_optimizer_device: cpu", 3, "cpu"),
+        ("DEEPSPEED", "deepspeed_config_file: missing.json", None, None),
+        ("MULTI_GPU", "zero3_init_flag: false", None, None),
+    ],
+)
+def test_accelerate_has_a_stage_of_its_own_where_its_file_names_none(
+    tmp_path: Path, kind: str, section: str, stage: int | None, offload: str | None
+) -> None:
+    found = facts(tmp_path, {"a.yaml": PLUGIN.format(kind=kind, section=section)})
+
+    assert (found.get("zero_stage"), found.get("offload_optimizer")) == (stage, offload)
+
+
+def test_a_trainers_own_file_of_deepspeed_counts_more_than_that_stage(tmp_path: Path) -> None:
+    files = {
+        "run.sh": "accelerate launch --config_file a.yaml train.py --output_dir o --bf16 --deepspeed ds.json\n",
+        "a.yaml": PLUGIN.format(kind="DEEPSPEED", section="zero3_init_flag: true"),
+        "ds.json": '{"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}}}',
+    }
+    found = facts(tmp_path, files)
+
+    assert (found["zero_stage"], found["offload_optimizer"]) == (3, "cpu")
