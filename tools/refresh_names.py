@@ -8,11 +8,14 @@ those up here.
 Names are the public ones that a module defines, offers lazily or imports from its own package. Modules below
 those of `_DEFINED_ONLY` are listed with what they define alone. Every release is read; of a package in
 `_SINCE`, from that one on. What cannot be read of one release is marked as unknown for the module or name.
+
+What was read of a release is kept in the store, so that a later run reads new releases only.
 """
 
 from __future__ import annotations
 
 import argparse
+import pickle
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -21,9 +24,11 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from envcheck.atlas.entries import use_entries
 from envcheck.atlas.offers import ReleaseOffers
+from envcheck.atlas.python_names import python_names_mark
 from envcheck.atlas.reader import PackageReader
 from envcheck.atlas.release_modules import ModuleForm, ReleaseModules
 from envcheck.atlas.summary import FileSummary
+from envcheck.commands.harvest.code_digest import code_digest, short_digest
 from envcheck.commands.harvest.store import ReleaseStore
 from envcheck.core.facts import Tri
 from envcheck.core.rules import Span
@@ -73,6 +78,9 @@ _FILLED_ELSEWHERE = frozenset({"torch", "torch.distributed"})
 _OF_SOME_BUILDS = frozenset({"torch.distributed"})
 """Modules that are empty in some builds of a release: that every release has a name says nothing there."""
 
+_KEPT = ".summaries"
+"""Folder in the store for what was read of each release; the readings of the atlas are there as well."""
+
 _NONE = "no_such_name_anywhere"
 """A name that no module has: if a release may have it, the module has names that cannot be read."""
 
@@ -84,6 +92,64 @@ class LeanCache(dict[str, FileSummary]):
         """Keep what says which names a file has."""
         lean = replace(summary, uses=(), refusals=(), calls=(), called=(), registrations=(), checks=())
         super().__setitem__(digest, lean)
+
+
+@dataclass
+class _InRelease:
+    """What one release has in a module.
+
+    Attributes:
+        names: its public names, by whether the release has them.
+        imported: the names that it imports from elsewhere.
+        open: whether it may have more names than can be read.
+        asked: whether a function answers to names, so that each has to be asked for.
+        packaged: whether it is a package.
+
+    """
+
+    names: dict[str, Tri] = field(default_factory=dict)
+    imported: set[str] = field(default_factory=set)
+    open: bool = False
+    asked: bool = False
+    packaged: bool = False
+
+
+class NameReadings:
+    """What was read of each release of a package, by this run and earlier ones.
+
+    The answers to single questions are kept beside the modules, because a name that is new in one release is
+    asked for in the others, whose code need not be read again for that.
+    """
+
+    def __init__(self, reader: PackageReader, folder: Path | None = None) -> None:
+        """Take the package, and the folder in which readings are kept; without one, nothing is kept."""
+        self.reader = reader
+        tool = Path(__file__).read_text("utf-8")
+        digest = short_digest(tool, code_digest("offers"), python_names_mark())
+        self._file = folder / f"{reader.name}-names-{digest}.pickle" if folder else None
+        self._modules: dict[str, dict[str, _InRelease]] = {}
+        self._answers: dict[tuple[str, str], Tri] = {}
+        if self._file is not None and self._file.is_file():
+            # Unpickling is safe: the store is the curator's own, and only this class writes these files.
+            self._modules, self._answers = pickle.loads(self._file.read_bytes())  # noqa: S301
+
+    def modules(self, version: str) -> Mapping[str, _InRelease]:
+        """Return the modules of a release."""
+        if version not in self._modules:
+            self._modules[version] = _read_release(self.reader.offers(version))
+        return self._modules[version]
+
+    def has(self, version: str, path: str) -> Tri:
+        """Return whether a release has a dotted path."""
+        if (version, path) not in self._answers:
+            self._answers[version, path] = self.reader.offers(version).has(path)
+        return self._answers[version, path]
+
+    def save(self) -> None:
+        """Store what was read."""
+        if self._file is not None:
+            self._file.parent.mkdir(exist_ok=True)
+            self._file.write_bytes(pickle.dumps((self._modules, self._answers)))
 
 
 @dataclass
@@ -107,6 +173,18 @@ class _Seen:
     imported: set[str] = field(default_factory=set)
     packaged: bool = False
 
+    def add(self, version: str, found: _InRelease) -> None:
+        """Add what one release has in the module."""
+        self.having.append(version)
+        self.packaged = self.packaged or found.packaged
+        self.imported |= found.imported
+        for name, answer in found.names.items():
+            self.names.setdefault(name, {})[version] = answer
+        if found.open:
+            self.open.append(version)
+        elif found.asked:
+            self.asked.append(version)
+
 
 def read_versions(reader: PackageReader) -> tuple[str, ...]:
     """Return the releases that are read, oldest first."""
@@ -115,54 +193,57 @@ def read_versions(reader: PackageReader) -> tuple[str, ...]:
     return tuple(version for version, each in parsed.items() if each and oldest and each >= oldest)
 
 
-def module_names(reader: PackageReader) -> tuple[list[ModuleNames], frozenset[str]]:
+def module_names(
+    reader: PackageReader, readings: NameReadings | None = None
+) -> tuple[list[ModuleNames], frozenset[str]]:
     """Return the modules of a package with their names, and the names that they import from elsewhere."""
+    readings = readings or NameReadings(reader)
     versions = read_versions(reader)
     seen: dict[str, _Seen] = {}
-    imported: set[str] = set()
     for version in versions:
-        _read_release(reader.offers(version), version, seen, imported)
+        for module, found in readings.modules(version).items():
+            seen.setdefault(module, _Seen()).add(version, found)
+    imported = {name for each in seen.values() for name in each.imported}
     for path in seen:  # what is said of a module holds for the name in the one above it
         above, _, name = path.rpartition(".")
         if above in seen:
             seen[above].names.pop(name, None)
-    found = [_module(name, each, versions, reader) for name, each in seen.items()]
-    return found, frozenset(name for name in imported if not name.startswith("_"))
+    found_modules = [_module(name, each, versions, readings) for name, each in seen.items()]
+    return found_modules, frozenset(name for name in imported if not name.startswith("_"))
 
 
-def _read_release(offers: ReleaseOffers, version: str, seen: dict[str, _Seen], imported: set[str]) -> None:
-    """Add what one release has to what is seen."""
-    for module in _modules(offers.modules):
-        each = seen.setdefault(module, _Seen())
-        each.having.append(version)
-        if module in _LEFT_OUT:
-            continue
-        if offers.modules.form(module) is not ModuleForm.SOURCE:
-            each.open.append(version)
-            continue
-        names, elsewhere = _names(offers, module)
-        each.packaged = each.packaged or offers.modules.is_package(module)
-        each.imported |= elsewhere
-        imported |= elsewhere
-        for name in names:
-            each.names.setdefault(name, {})[version] = offers.has(f"{module}.{name}")
-        summary = offers.modules.summary(module)
-        if offers.has(f"{module}.{_NONE}") is not Tri.NO:
-            each.open.append(version)
-        elif summary is None or "__getattr__" in summary.bindings or summary.refused:
-            each.asked.append(version)
+def _read_release(offers: ReleaseOffers) -> dict[str, _InRelease]:
+    """Return what one release has in each of its public modules."""
+    return {module: _read_module(offers, module) for module in _modules(offers.modules)}
 
 
-def _module(name: str, seen: _Seen, versions: tuple[str, ...], reader: PackageReader) -> ModuleNames:
+def _read_module(offers: ReleaseOffers, module: str) -> _InRelease:
+    if module in _LEFT_OUT:
+        return _InRelease()
+    if offers.modules.form(module) is not ModuleForm.SOURCE:
+        return _InRelease(open=True)
+    names, elsewhere = _names(offers, module)
+    summary = offers.modules.summary(module)
+    is_open = offers.has(f"{module}.{_NONE}") is not Tri.NO
+    return _InRelease(
+        names={name: offers.has(f"{module}.{name}") for name in names},
+        imported=elsewhere,
+        open=is_open,
+        asked=not is_open and (summary is None or "__getattr__" in summary.bindings or bool(summary.refused)),
+        packaged=offers.modules.is_package(module),
+    )
+
+
+def _module(name: str, seen: _Seen, versions: tuple[str, ...], readings: NameReadings) -> ModuleNames:
     """Return the names of one module with the releases that have them."""
     having = {*seen.having}
     if name in _LEFT_OUT:
         return ModuleNames(name, None)
     lacking = [version for version in versions if version not in having]
-    if any(reader.offers(version).has(name) is not Tri.NO for version in lacking):
+    if any(readings.has(version, name) is not Tri.NO for version in lacking):
         return ModuleNames(name, None)
     spans = {
-        each: _spans(f"{name}.{each}", answers, seen, versions, reader)
+        each: _spans(f"{name}.{each}", answers, seen, versions, readings)
         for each, answers in seen.names.items()
     }
     of_module = spans_of(seen.having, versions)
@@ -182,7 +263,7 @@ def _spans(
     answers: Mapping[str, Tri],
     seen: _Seen,
     versions: tuple[str, ...],
-    reader: PackageReader,
+    readings: NameReadings,
 ) -> tuple[Span, ...] | None:
     """Return the releases that have a name; None if that is not known of one that has its module."""
     having = []
@@ -191,7 +272,7 @@ def _spans(
         if answer is None and version in seen.open:
             answer = Tri.MAYBE
         elif answer is None:
-            answer = reader.offers(version).has(path) if version in seen.asked else Tri.NO
+            answer = readings.has(version, path) if version in seen.asked else Tri.NO
         if answer is Tri.MAYBE:
             return None
         if answer is Tri.YES:
@@ -264,7 +345,9 @@ def main() -> int:
         read = read_versions(reader)
         if not read:
             parser.error(f"no release of {package} is in {given.store}")
-        modules, imported = module_names(reader)
+        readings = NameReadings(reader, given.store / _KEPT)
+        modules, imported = module_names(reader, readings)
+        readings.save()
         text = names_text(package, modules, read, imported)
         print(f"{package}: {len(read)} releases, {text.count(chr(10))} lines, {len(text)} bytes", flush=True)
         if given.write:

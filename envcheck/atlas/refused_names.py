@@ -7,12 +7,15 @@ numpy 2 raises AttributeError for each name in a table, and pydantic 2 raises Py
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from envcheck.atlas.syntax import dotted, ends_in_raise
 
 _GETTER = "getattr"
+_DEFINES_GETTER = re.compile(r"\bdef\s+\w*getattr")
+"""The definition of a getter or of a function that makes one: most files only call `getattr`."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,7 @@ class RefusedNames:
 def read_refused_names(tree: ast.Module, source: str) -> RefusedNames:
     """Return the names that the `__getattr__` of a file, or one that it makes, refuses."""
     keys = {name: frozenset(words) for name, words in _tables(tree) if _tells_of_the_past(name)}
-    if _GETTER not in source or "raise" not in source:
+    if "raise" not in source or _DEFINES_GETTER.search(source) is None:
         return RefusedNames(keys=keys)
     words: set[str] = set()
     kept: set[str] = set()

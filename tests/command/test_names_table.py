@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import zipfile
+from pathlib import Path
 
 import pytest
 
@@ -25,30 +26,54 @@ SECOND = {
 }
 
 
-@pytest.fixture(scope="module")
-def text(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Return the table of two releases."""
-    folder = tmp_path_factory.mktemp("names")
-    (folder / "store" / "peft").mkdir(parents=True)
-    for version, files in (("0.1.0", FIRST), ("0.2.0", SECOND)):
-        described = {"package": "peft", "version": version, "uploaded": "2024-01-01", "yanked": False}
-        described |= {
-            "requires_python": "",
-            "requires": [],
-            "requires_known": True,
-            "wheels": [],
-            "others": ["peft/made_in_c.so"],
-        }
-        with zipfile.ZipFile(folder / "store" / "peft" / f"{version}.zip", "w") as archive:
-            archive.writestr("release.json", json.dumps(described))
-            for path, content in files.items():
-                archive.writestr(path, content)
+def stored(store: Path, version: str, files: dict[str, str]) -> None:
+    """Put a release of peft into a store."""
+    (store / "peft").mkdir(parents=True, exist_ok=True)
+    described = {"package": "peft", "version": version, "uploaded": "2024-01-01", "yanked": False}
+    described |= {
+        "requires_python": "",
+        "requires": [],
+        "requires_known": True,
+        "wheels": [],
+        "others": ["peft/made_in_c.so"],
+    }
+    with zipfile.ZipFile(store / "peft" / f"{version}.zip", "w") as archive:
+        archive.writestr("release.json", json.dumps(described))
+        for path, content in files.items():
+            archive.writestr(path, content)
+
+
+def written(folder: Path) -> str:
+    """Run the tool on the store in a folder, and return the table that it writes."""
     ran = tool(
         "refresh_names.py", "--store", str(folder / "store"), "--folder", str(folder), "--write", "peft"
     )
     assert (ran.code, ran.err) == (0, "")
     assert ran.out.startswith("peft: 2 releases, ")
     return (folder / "peft.txt").read_text()
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Return the table of two releases."""
+    folder = tmp_path_factory.mktemp("names")
+    for version, files in (("0.1.0", FIRST), ("0.2.0", SECOND)):
+        stored(folder / "store", version, files)
+    return written(folder)
+
+
+def test_a_release_that_was_read_is_not_read_again(tmp_path: Path) -> None:
+    for version, files in (("0.1.0", FIRST), ("0.2.0", SECOND)):
+        stored(tmp_path / "store", version, files)
+    first = written(tmp_path)
+    stored(tmp_path / "store", "0.1.0", {})  # so that reading it again would show
+
+    again = written(tmp_path)
+    for kept in (tmp_path / "store" / ".summaries").iterdir():
+        kept.unlink()
+
+    assert again == first
+    assert written(tmp_path) != first
 
 
 @pytest.mark.parametrize(
