@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from itertools import combinations
+
+from envcheck.core.facts import Tri
+from envcheck.core.versions import satisfies
 
 _REQUIREMENT = (
     r"(?<![\w.-])[A-Za-z][\w.-]*+(?:\[[\w,-]+\])?"
@@ -54,6 +59,32 @@ def clashing_requirements(text: str) -> tuple[str, ...]:
     for match in _ASKED.finditer(joined):
         found[f"asked for: {_stripped(match[1])}"] = None
     return tuple(found)
+
+
+_BOUNDED = re.compile(r"(?P<name>[A-Za-z][\w.-]*)(?:\[[^\]]*\])?\s?(?P<bounds>[=<>!~^].*)?")
+_PINNED = re.compile(r"={2,3}\s?(?P<version>\d[\w.+]*)$")
+
+
+def what_is_asked(requirement: str) -> str:
+    """Return what one of the rows of `clashing_requirements` asks for: `b<2` of `a 1.0 requires b<2`."""
+    return re.split(rf" requires |asked for: |{OFFERS}", requirement)[-1].partition("; ")[0]
+
+
+def excluding_pair(requirements: Iterable[str]) -> tuple[str, str] | None:
+    """Return the first two requirements that no release of a package meets together; None if none is sure.
+
+    That is sure where one of them pins a release that the other one does not accept. An installer lists the
+    requirements that it met beside them.
+    """
+    for one, other in combinations(requirements, 2):
+        first, second = (_BOUNDED.match(what_is_asked(each)) for each in (one, other))
+        if first is None or second is None or first["name"] != second["name"]:
+            continue
+        for pin, bounds in ((first["bounds"], second["bounds"]), (second["bounds"], first["bounds"])):
+            pinned = _PINNED.match(pin or "")
+            if pinned and bounds and satisfies(pinned["version"], bounds, unknown=Tri.MAYBE) is Tri.NO:
+                return one, other
+    return None
 
 
 def absent_releases(text: str) -> tuple[str, ...]:

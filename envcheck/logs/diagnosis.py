@@ -129,6 +129,8 @@ def diagnose(
     follows = [failure for failure in failures if failure.kind == "consequence"]
     causes = [failure for failure in failures if failure.kind != "consequence"]
     follows += (aborts := [cause for cause in causes if _is_end_by_watchdog(cause, follows)])
+    follows += (told_below := [cause for cause in causes if _is_told_below(cause, follows)])
+    causes = [cause for cause in causes if cause not in told_below]
     follows += (stops := [cause for cause in causes if _is_stop(cause, causes)])
     causes = [cause for cause in causes if cause not in (*aborts, *stops)]
     first = _first_cause(log, causes)
@@ -421,10 +423,15 @@ _OF_BUILDS = ("Error building extension", "Error compiling objects for extension
 
 
 def _says_only_that_it_failed(cause: Cause) -> bool:
-    """Return whether a cause only reports that another process, or a build, failed."""
-    return cause.match is None and any(
-        raised.name.endswith(_OF_ENDS) or raised.message.startswith(_OF_BUILDS)
-        for raised in cause.event.exceptions
+    """Return whether a cause only reports that another process, or a build, failed, and nobody knows why."""
+    known = cause.event.form is not None and cause.event.form.kind not in ("unknown", "open")
+    return (
+        cause.match is None
+        and not known
+        and any(
+            raised.name.endswith(_OF_ENDS) or raised.message.startswith(_OF_BUILDS)
+            for raised in cause.event.exceptions
+        )
     )
 
 
@@ -511,6 +518,25 @@ def _is_end_by_watchdog(cause: Cause, consequences: Iterable[Cause]) -> bool:
         return False
     earlier = [each.event.text for each in consequences if each.event.first < cause.event.first]
     return any("terminate called" in text for text in earlier)
+
+
+_LINES_BELOW = 3
+"""Lines between an exception and the lines of the runtime that explain it, at most."""
+
+
+def _is_told_below(cause: Cause, consequences: Iterable[Cause]) -> bool:
+    """Return whether a runtime says right below an exception that this rank only waited for another one.
+
+    So does Ascend's, whose code stands below the exception that names the call alone.
+    """
+    if cause.kind != "unknown" or cause.match is not None or cause.event.what != "raised":
+        return False
+    return any(
+        each.event.what == "stated"
+        and each.event.ranks == cause.event.ranks
+        and 0 < each.event.first - cause.event.last <= _LINES_BELOW
+        for each in consequences
+    )
 
 
 _INTERRUPTS = ("KeyboardInterrupt", "SignalException")

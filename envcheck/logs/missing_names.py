@@ -30,6 +30,9 @@ _MODULE = re.compile(r"[Nn]o module named '?(?P<module>[\w.]+)'?(?P<file>; '\w+'
 _ARGUMENT = re.compile(r"(?P<module>[\w.]+)\(\) got an unexpected keyword argument '(?P<name>\w+)'")
 
 
+_QUOTED_ERROR = re.compile(r"\b[A-Z]\w*Error\([\"']$")
+"""How Triton's compiler quotes the error that the source of a kernel led to."""
+
 _LAZY_IMPORT = re.compile(r"Failed to import (?P<root>[a-z]\w*)\.[\w.]+ because of the following error")
 """How transformers and diffusers quote the error of a module that they import lazily."""
 
@@ -109,6 +112,8 @@ def missing_name(event: Event, tables: Mapping[str, Sequence[Mapping[str, Any]]]
             if found := pattern.search(raised.message):
                 if found.groupdict().get("file"):
                     return None  # a file of that name was imported, which says nothing of the package
+                if _QUOTED_ERROR.search(raised.message, 0, found.start()):
+                    asks = ""  # the frame is the compiler's that quotes the error
                 if kind == "argument" and raised.place and raised.place.file.endswith(_DISPATCHERS):
                     asks = ""  # it only hands on what another function passed
                 unpickled = kind == "module" and _unpickles(raised.place)
@@ -249,9 +254,14 @@ def package_of(place: Frame | None, distributions: Mapping[str, str]) -> str:
         if found:
             module = rest.removesuffix(".py").replace("/", ".")
             return distribution_of(module, distributions)
-    root = checked_out(place.file.replace("\\", "/")) or _cut_root(place.file, distributions)
+    file = place.file.replace("\\", "/")
+    generated = next((part for part in file.split("/")[:-1] if part.endswith(_GENERATED)), "")
+    root = generated or checked_out(file) or _cut_root(place.file, distributions)
     return distributions.get(root) or normalised(root)
 
+
+_GENERATED = "_compiled_cache"
+"""How the folder ends into which a package writes code that it makes from another package's."""
 
 _CUT_PATH = re.compile(r"(?P<root>[a-z]\w+)/(?:\w+/)+\w+\.py$")
 

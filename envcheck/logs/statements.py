@@ -134,6 +134,8 @@ class StatementPatterns:
         self._any = re.compile("|".join(f"(?:{pattern})" for pattern in plain) or r"\b\B")
         messages = tables.get("failure_message", ())
         self._messages = [(re.compile(row["pattern"]), row["name"]) for row in messages]
+        caught = "|".join(f"(?:{row['pattern']})" for row in tables.get("caught", ()))
+        self._caught = re.compile(caught or r"\b\B")
         self._meanings = [_Meaning.of(row) for row in tables.get("exception_meaning", ())]
         self._general = [
             (row.get("exception", ""), re.compile(row["pattern"]), _form(row))
@@ -246,7 +248,7 @@ class StatementPatterns:
 
     def _mentioned(self, text: str) -> Statement | None:
         """Return the exception that a sentence mentions, or whose message it quotes."""
-        if _NO_FAILURE.search(text):
+        if _NO_FAILURE.search(text) and not self._caught.search(text):
             return None
         aside = FailureForm(aside=True)
         if (found := _MENTIONED.search(text)) and not _CONDITION.match(found[2]):

@@ -69,8 +69,8 @@ def library_lines(library: LibraryAnswer, inventory: Inventory, message: str = "
     for found in library.raises[:_FEW]:
         row = found.row
         place = f"{row.file} in {row.function}" if row.function else row.file
-        others = ", unlike the release of the log," if found.moved else ""
-        yield f"    library {row.package} {found.releases}{others} raises it: {place}"
+        others = " (the log's release has it in another file)" if found.moved else ""
+        yield f"    library {row.package} {found.releases} raises it: {place}{others}"
         yield from _condition_lines(row, instructs=_INSTRUCTS.search(message) is not None)
         if found.gone:
             yield "            (later releases do not raise this text, which alone does not make them a fix)"

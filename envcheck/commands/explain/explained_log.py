@@ -111,7 +111,7 @@ def explain_chunks(
     replaced = library_answers.replaced_method(diagnosis.cause) if diagnosis.cause else ()
     if replaced or _is_in_code_of_others(diagnosis.cause, tree["tables"]):
         diagnosis = log_diagnosis.without_blame(diagnosis)
-    missing = missing_answer(diagnosis, known, report.inventory)
+    missing = missing_answer(diagnosis, known, report.inventory, text.head)
     if missing is not None and diagnosis.cause is not None:
         diagnosis = diagnosis._replace(cause=with_kind_of_missing(diagnosis.cause, missing))
     library = None
@@ -146,7 +146,7 @@ def explain_chunks(
         probable,
         _refused(diagnosis, tree["tables"]),
         replaced,
-        _failed_in(diagnosis, tree["tables"]),
+        "" if missing and missing.is_of_another_python else _failed_in(diagnosis, tree["tables"]),
         empty=not text.head.strip() and not text.log.events,
     )
 

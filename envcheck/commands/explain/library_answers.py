@@ -322,7 +322,8 @@ def _on_call(call: RefusedCall, callers: frozenset[str]) -> LibraryAnswer | None
         return LibraryAnswer(members=_libraries_first(found))
     passing = given.packages_that_pass(texts_in("given"), call.keyword)
     passed = tuple(each for each in passing if each.package in (callers or _CALLERS))
-    if not callers and (len(passed) != 1 or not _may_be_librarys(call.function, texts)):
+    private = call.keyword.startswith("_")  # which a package passes to its own functions alone
+    if not callers and (private or len(passed) != 1 or not _may_be_librarys(call.function, texts)):
         passed = ()
     if own_code(call.place):  # the user's own line passes it
         passed = ()

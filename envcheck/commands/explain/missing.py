@@ -33,7 +33,7 @@ def with_kind_of_missing(cause: Cause, missing: MissingAnswer) -> Cause:
     between_packages = bool(name.asks and name.lacks and name.asks != name.lacks)
     if (kind := _kind_by_import(cause, missing)) is not None:
         return cause._replace(kind=kind)
-    if missing.listed:
+    if missing.is_of_another_python:
         return cause._replace(kind="open")
     if name.kind == "module" and not name.installed:
         return cause._replace(kind="missing") if name.asks or missing.is_known else cause
@@ -49,7 +49,7 @@ def _kind_by_import(cause: Cause, missing: MissingAnswer) -> str | None:
     if name.unpickled or name.half:
         return "open" if name.unpickled else "unknown" if name.asks else "code"
     if name.folder or _of_own_installation(cause, name):
-        return "missing"
+        return "missing" if name.folder or missing.is_known else "open"
     if missing.own_file:
         return "code"
     if missing.not_imported:
@@ -74,9 +74,12 @@ def _may_be_another_module(missing: MissingName) -> bool:
 
 
 def missing_answer(
-    diagnosis: Diagnosis, known: ExplainKnowledge, inventory: Inventory
+    diagnosis: Diagnosis, known: ExplainKnowledge, inventory: Inventory, log_text: str = ""
 ) -> MissingAnswer | None:
-    """Return the name that the first cause lacks, and which releases are known to lack or have it."""
+    """Return the name that the first cause lacks, and which releases are known to lack or have it.
+
+    `log_text` is the beginning of the log, in which a package that cannot be imported may have written lines.
+    """
     cause = diagnosis.cause
     tables = known.tree["tables"]
     missing = missing_names.missing_name(cause.event, tables) if cause else None
@@ -116,6 +119,20 @@ def missing_answer(
         elsewhere=tuple(_elsewhere(missing, published_names)),
         in_some_cases=_asks_names(missing, names.is_offered_in_some_cases) or False,
         spelt=_asks_names(missing, names.spelt_in) or "",
+        wrote_lines=_wrote_lines(missing, log_text),
+    )
+
+
+def _wrote_lines(missing: MissingName, log_text: str) -> bool:
+    """Return whether the logger of a package that is said not to be there wrote lines of the log.
+
+    Then a process before the one that failed, mostly the launcher, ran in an environment that has it.
+    """
+    if missing.kind != "module" or missing.installed:
+        return False
+    name = rf"{re.escape(missing.module)}(?:\.[\w.]+)?"
+    return (
+        re.search(rf"(?m)^[\d/:, .-]{{5,30}} - {name} - (?:DEBUG|INFO|WARNING|ERROR)\b", log_text) is not None
     )
 
 

@@ -44,7 +44,7 @@ def _advice(answer: MissingAnswer, cause: Cause, explanation: Explanation) -> It
             )
     elif missing.installed:
         yield from _advice_on_part(answer, cause)
-    elif answer.listed:
+    elif answer.is_of_another_python:
         yield (
             "print sys.executable in the run: it is the Python of another environment, or the script starts "
             "one; install it there with that Python's -m pip, or start the program with this one"
@@ -118,6 +118,12 @@ def _advice_on_installation(answer: MissingAnswer) -> str:
         return (
             f"this checkout of {missing.lacks} lacks a file of its own: pull it, check out a release, or "
             "reset what was changed there"
+        )
+    if _of_itself(missing) and not answer.is_known:
+        return (
+            f"try another release of {missing.lacks}: this one may have been published without the file. If "
+            f"that does not help, look for a folder {root} beside the script or in the working directory "
+            f"that hides the package, or uninstall {missing.lacks} until pip finds none, and install it again"
         )
     if answer.has_it or _of_itself(missing):
         return (
@@ -321,6 +327,8 @@ def _not_installed(answer: MissingAnswer, asks: str) -> str:
         return (
             f"{missing.lacks} {answer.listed} is installed, and the Python that ran finds no {missing.module}"
         )
+    if answer.wrote_lines:
+        return f"{missing.module} wrote lines of this log, and the Python that ran finds no {missing.module}"
     if asks:
         return f"{asks} imports {named}, which is not installed"
     return f"{named}, is not installed" if "," in named else f"{named} is not installed"

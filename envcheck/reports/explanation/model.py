@@ -33,7 +33,8 @@ class MissingAnswer(NamedTuple):
     `always` says that every release that the asking package accepts has the name.
     `published` says which of all releases have it, and `elsewhere` which other modules have a name like it,
     with their releases in words. `in_some_cases` says that the module takes it from one below it in some
-    cases, and `spelt` is its name of the module if only upper and lower case differ.
+    cases, and `spelt` is its name of the module if only upper and lower case differ. `wrote_lines` says that
+    the package that is said not to be there wrote lines of the log.
     """
 
     missing: MissingName
@@ -49,6 +50,12 @@ class MissingAnswer(NamedTuple):
     elsewhere: tuple[str, ...] = ()
     in_some_cases: bool = False
     spelt: str = ""
+    wrote_lines: bool = False
+
+    @property
+    def is_of_another_python(self) -> bool:
+        """Return whether the package is installed, and another Python than that one ran."""
+        return bool(self.listed) or self.wrote_lines
 
     @property
     def in_every_release(self) -> bool:

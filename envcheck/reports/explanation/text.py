@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from envcheck.core.findings import Verbosity
 from envcheck.core.sanitize import inline
-from envcheck.logs.clashes import OFFERS
+from envcheck.logs.clashes import OFFERS, excluding_pair, what_is_asked
 from envcheck.logs.diagnosis import Cause
 from envcheck.logs.events import Log
 from envcheck.reports.explanation.cause import cause_lines, consequence_lines, requirements_of_installer
@@ -65,21 +65,18 @@ def _requirement_at_fault(cause: Cause) -> str:
         return f"no release or wheel of {absent[0]} is offered"
     if not clashing or clashing[0].startswith("asked for"):
         return ""
-    asked = [each for each in clashing[1:] if _asked(each) != _asked(clashing[0])]
+    if (pair := excluding_pair(clashing)) is not None:
+        return "; ".join(pair)
+    asked = [each for each in clashing[1:] if what_is_asked(each) != what_is_asked(clashing[0])]
     against = next((each for each in asked if _asks_of_the_same(clashing[0], each)), "")
     offers = (each for each in clashing if each.startswith(OFFERS))
     offered = next((each for each in offers if _asks_of_the_same(clashing[0], each)), "")
     return "; ".join(filter(None, (clashing[0], against, offered)))
 
 
-def _asked(requirement: str) -> str:
-    """Return what one of an installer's lines asks for: `b<2` of `a 1.0 requires b<2`."""
-    return re.split(rf" requires |asked for: |{OFFERS}", requirement)[-1]
-
-
 def _asks_of_the_same(requirement: str, other: str) -> bool:
     """Return whether two of an installer's requirements bound the same package."""
-    one, two = (re.match(r"[\w.-]+", _asked(each)) for each in (requirement, other))
+    one, two = (re.match(r"[\w.-]+", what_is_asked(each)) for each in (requirement, other))
     return (
         one is not None and two is not None and one[0] == two[0] and re.search(r"[<=>~!]", other) is not None
     )

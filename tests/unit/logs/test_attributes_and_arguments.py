@@ -1,0 +1,178 @@
+"""Who lacks an attribute or an argument, who sets or passes it, and in which releases."""
+
+from __future__ import annotations
+
+from tests.support.logs import SITE, Explain, answer, cause_of, of_own_code, traceback
+
+
+def test_a_release_that_takes_an_argument_is_not_blamed_for_it(explained: Explain) -> None:
+    said = "TypeError: TrainingArguments.__init__() got an unexpected keyword argument 'evaluation_strategy'"
+    log = of_own_code(said, "args = TrainingArguments(evaluation_strategy='steps')")
+
+    old, new = explained(log, transformers="4.30.2"), explained(log, transformers="4.57.1")
+
+    assert "no longer takes" not in answer(old)
+    assert "transformers 4.30.2 takes evaluation_strategy" in answer(old).splitlines()[0]
+    assert "no longer takes" in answer(new).splitlines()[0]
+
+
+def test_a_keyword_that_libraries_pass_says_nothing_of_the_users_class(explained: Explain) -> None:
+    said = (
+        "TypeError: mDPODataCollatorBunny.__init__() got an unexpected keyword argument 'max_prompt_length'\n"
+    )
+
+    found = answer(explained(said))
+
+    assert "in this release" not in found
+    assert "passes" not in found
+
+
+def test_an_attribute_is_not_set_by_a_package_that_does_not_have_the_class(explained: Explain) -> None:
+    said = "AttributeError: 'AutoModelForCausalLMWithValueHead' object has no attribute 'base_model_prefix'\n"
+
+    assert "set by" not in answer(explained(said))
+
+
+def test_the_class_of_a_constructor_is_taken_from_the_line_that_calls_it(explained: Explain) -> None:
+    said = "TypeError: __init__() got an unexpected keyword argument 'limit_mm_per_prompt'"
+
+    found = explained(of_own_code(said, "AsyncLLMEngine.from_engine_args(AsyncEngineArgs(**engine_args))"))
+
+    assert "AsyncEngineArgs.limit_mm_per_prompt" in answer(found)
+
+
+def test_a_function_that_takes_any_number_did_not_get_too_many(explained: Explain) -> None:
+    said = "TypeError: Seq2SeqTrainer.training_step() takes 3 positional arguments but 4 were given"
+
+    found = answer(explained(f"{said}\n"))
+
+    assert "takes   transformers from 4.46 on" in found
+    assert "ms-swift" not in found
+
+
+def test_an_attribute_is_looked_up_in_the_base_of_another_package(explained: Explain) -> None:
+    asked = (f"{SITE}/trl/trainer/sft_trainer.py", 300, "train", "self.tokenizer.padding_side")
+    found = answer(
+        explained(traceback("AttributeError: 'SFTTrainer' object has no attribute 'tokenizer'", asked))
+    )
+
+    assert "has it  transformers up to 4.57: Trainer.tokenizer" in found
+    assert "ms-swift" not in found
+
+
+def test_the_tokenizer_of_any_model_derives_from_the_base_of_all(explained: Explain) -> None:
+    found = answer(explained("AttributeError: BertTokenizer has no attribute batch_encode_plus\n"))
+
+    assert "has it  transformers up to 4.57: PreTrainedTokenizerBase.batch_encode_plus" in found
+
+
+def test_a_trainer_with_a_word_of_its_own_derives_from_the_one_without(explained: Explain) -> None:
+    found = answer(explained("AttributeError: 'GRPOEnvTrainer' object has no attribute 'llm'\n"))
+
+    assert "GRPOTrainer.llm" in found
+    assert "if a file of trl asks, the class was written for an older one" in found
+
+
+def test_a_library_that_asks_its_own_attribute_of_a_projects_class_is_newer(explained: Explain) -> None:
+    asked = (f"{SITE}/trl/trainer/grpo_trainer.py", 900, "_prepare", "if step % self.num_iterations == 0:")
+    found = answer(
+        explained(traceback("AttributeError: 'XGRPOTrainer' object has no attribute 'num_iterations'", asked))
+    )
+
+    assert "asks    trl itself, whose GRPOTrainer has num_iterations: from 0.16.0 on" in found
+    assert "has it" not in found
+
+
+def test_the_function_that_fails_is_not_said_to_set_what_it_misses(explained: Explain) -> None:
+    asked = (
+        f"{SITE}/accelerate/utils/other.py",
+        180,
+        "extract_model_from_parallel",
+        "model = model._orig_mod",
+    )
+    found = answer(
+        explained(
+            traceback("AttributeError: 'DistributedDataParallel' object has no attribute '_orig_mod'", asked)
+        )
+    )
+
+    assert "set by" not in found
+
+
+def test_an_argument_that_a_line_hands_on_comes_from_elsewhere(explained: Explain) -> None:
+    made = (f"{SITE}/trl/trainer/sft_trainer.py", 152, "__init__", "args = SFTConfig(**args_as_dict)")
+    found = answer(
+        explained(
+            traceback("TypeError: SFTConfig.__init__() got an unexpected keyword argument 'my_cache'", made)
+        )
+    )
+
+    assert "trl hands my_cache on (in **args_as_dict) to SFTConfig.__init__()" in found
+    assert "my_cache comes from what args_as_dict holds" in found
+
+
+def test_nobody_is_said_to_pass_an_argument_to_a_function_of_no_library(explained: Explain) -> None:
+    said = (
+        "TypeError: resolve_chat_template_format() got an unexpected keyword argument 'trust_remote_code'\n"
+    )
+
+    assert "passes " not in answer(explained(said))
+
+
+def test_a_field_of_every_object_of_a_release_is_not_said_to_be_set_somewhere(explained: Explain) -> None:
+    name = "dataloader_persistent_workers"
+    place = (f"{SITE}/sentence_transformers/trainer.py", 420, "get_train_dataloader", f"self.args.{name},")
+    message = f"AttributeError: 'SentenceTransformerTrainingArguments' object has no attribute '{name}'"
+
+    said = answer(explained(traceback(message, place)))
+
+    assert "transformers from 4.36 on: TrainingArguments" in said
+    assert "set by" not in said
+
+
+def test_the_line_that_asks_stands_above_a_class_that_answers_for_its_attributes(explained: Explain) -> None:
+    found = explained(
+        traceback(
+            "AttributeError: 'LlamaConfig' object has no attribute 'rope_theta'",
+            ("/home/me/models/llama.py", 85, "__init__", "self.rope_theta = args.rope_theta"),
+            (f"{SITE}/transformers/configuration_utils.py", 261, "__getattribute__", "return super()…"),
+        )
+    )
+
+    assert "transformers 4.33 to 4.57: LlamaConfig.rope_theta" in answer(found)
+
+
+def test_what_deletes_an_attribute_is_not_told_to_set_it_first(explained: Explain) -> None:
+    colab = (
+        "[/usr/local/lib/python3.11/dist-packages/torch/nn/modules/module.py](https://localhost:8080/#) in "
+        "{}(self, name)\n-> 2077             super().{}(name)\n\n"
+        "AttributeError: 'PeftModel' object has no attribute '_flag_for_generation'\n"
+    )
+    head = "AttributeError                            Traceback (most recent call last)\n"
+
+    deleted = answer(explained(head + colab.format("__delattr__", "__delattr__")))
+    read = answer(explained(head + colab.format("__getattr__", "__getattr__")))
+
+    assert "deletes an attribute" in deleted
+    assert "set by" not in deleted
+    assert "deletes an attribute" not in read
+
+
+def test_a_private_keyword_is_not_said_to_be_passed_by_another_package(explained: Explain) -> None:
+    said = "TypeError: PeftConfig.__init__() got an unexpected keyword argument '{}'\n"
+
+    assert "passes  transformers" not in answer(explained(said.format("_from_model_config")))
+    assert "passes  transformers" in answer(explained(said.format("only_modules")))
+
+
+def test_a_configuration_without_a_type_is_not_one_that_peft_wrote(explained: Explain) -> None:
+    said = "TypeError: {}.__init__() got an unexpected keyword argument '_from_model_config'"
+    frame = (f"{SITE}/peft/config.py", 134, "from_pretrained", "config = config_cls(**kwargs)")
+    prefix = "2023-11-22 17:35:14 | ERROR | stderr | "  # of FastChat, before each line that a process printed
+
+    log = "".join(f"{prefix}{line}\n" for line in traceback(said.format("PeftConfig"), frame).splitlines())
+    found = explained(log)
+
+    assert cause_of(found).place is not None
+    assert "PEFT does not know the adapter's own class" in answer(found)
+    assert "own class" not in answer(explained(traceback(said.format("LoraConfig"), frame)))
