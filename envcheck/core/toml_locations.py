@@ -84,16 +84,21 @@ class RowLocations(NamedTuple):
         return self.tables.get(name, TomlRow("matrix.toml", Block(name, 0, {})))
 
 
-_KINDS = ("rule", "case", "cell", "default")
+_OF_TABLES = (
+    *("default", "exception_meaning", "general_meaning", "failure_line", "failure_message", "caught"),
+)
+"""Kinds of rows in the files of `tables/`; those without one of them are not searched."""
+
+_KINDS = ("rule", "case", "cell", *_OF_TABLES)
 
 
 def locate_rows(texts: Mapping[str, str]) -> RowLocations:
-    """Locate every rule, case, cell and default, and the tables of matrix.toml; `texts` are files by name."""
+    """Locate the rows of every kind, and the tables of matrix.toml; `texts` are files by name."""
     rows: dict[str, list[TomlRow]] = {kind: [] for kind in _KINDS}
     tables: dict[str, TomlRow] = {}
     for file in sorted(texts):
         if file.startswith(("lang/", "dialects/", "atlas/", "proofs/")) or (
-            file.startswith("tables/") and "[[default]]" not in texts[file]
+            file.startswith("tables/") and not any(f"[[{kind}]]" in texts[file] for kind in _OF_TABLES)
         ):
             continue
         for block in blocks(texts[file]):

@@ -21,6 +21,7 @@ from envcheck.knowledge.lint import (
     dialects,
     fixes,
     load_errors,
+    log_patterns,
     measurements,
     proofs,
     rows,
@@ -44,6 +45,7 @@ _CHECKS = (
     *proofs.CHECKS,
     *atlas.CHECKS,
     *dialects.CHECKS,
+    *log_patterns.CHECKS,
 )
 
 

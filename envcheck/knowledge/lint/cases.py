@@ -10,6 +10,7 @@ from typing import Any
 from envcheck.core import versions
 from envcheck.core.errors import InputError
 from envcheck.knowledge import log_signatures
+from envcheck.knowledge.lint.log_patterns import begins_with_repetition
 from envcheck.knowledge.lint.problems import LintProblem
 from envcheck.knowledge.lint.subject import LintCase, LintSubject
 
@@ -67,9 +68,6 @@ def _bound_problems(releases: Any) -> Iterator[str]:
             yield f"releases: expected {expected}; found {package} {bound!r}"
 
 
-_BEGINS_WITH_REPETITION = re.compile(r"(\(\?[a-zA-Z]+\)|\((\?:)?)*(\\[a-zA-Z]|\.|\[[^\]]*\])[+*]")
-
-
 def _signature_problems(case: LintCase, words: Sequence[str]) -> Iterator[str]:
     patterns: Any = case.row.get("signature", [])
     if not isinstance(patterns, list) or not all(isinstance(each, str) and each for each in patterns):
@@ -83,8 +81,7 @@ def _signature_problems(case: LintCase, words: Sequence[str]) -> Iterator[str]:
         else:
             if matches_empty:
                 yield f"signature: expected a pattern; found {pattern!r}, which matches any text"
-            if _BEGINS_WITH_REPETITION.match(pattern):
-                # A search tries it at every character of a long word: the time grows with the square.
+            if begins_with_repetition(pattern):
                 expected = "a pattern that begins with a text or with \\b"
                 yield f"signature: expected {expected}; found {pattern!r}"
     if patterns and not any(log_signatures.needs_word(pattern, words) for pattern in patterns):

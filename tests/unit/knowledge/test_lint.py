@@ -739,3 +739,32 @@ def test_a_signature_that_can_be_found_is_fine() -> None:
     text = '[[case]]\nid = "a-case"\nexpect = "signature"\ntitle = "seen"\nkind = "memory"\n'
     found = linted(cases=text + 'signature = ["an ERROR"]\n', tables='trigger = [{ word = "error" }]')
     assert found == []
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        (
+            "[[exception_meaning]]\nfile = '\\S+/peft/'\npattern = 'out of memory'\n",
+            "file: expected a pattern",
+        ),
+        ("[[exception_meaning]]\npattern = '.*out of memory'\n", "whose first part has a bound"),
+        ("[[failure_message]]\npattern = '[\\w.]+ is missing'\n", "begins with a text"),
+    ],
+)
+def test_a_pattern_that_is_slow_on_a_long_line_is_reported(row: str, message: str) -> None:
+    found = [each for each in linted(tables=row) if each.kind == "slow-pattern"]
+    assert [(each.file, each.line) for each in found] == [("tables/releases.toml", 2)]
+    assert message in found[0].message
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        r"exception_meaning = [{ pattern = '.{0,200}out of memory', file = '/peft/\w+' }]",
+        r"exception_meaning = [{ pattern = '\S+: undefined symbol' }]",  # it is matched at the beginning alone
+        r"failure_message = [{ name = 'ImportError', pattern = '(?<!\S)[\w.]+ is missing' }]",
+    ],
+)
+def test_a_pattern_that_is_quick_on_a_long_line_is_fine(row: str) -> None:
+    assert not [each for each in linted(tables=row) if each.kind == "slow-pattern"]
