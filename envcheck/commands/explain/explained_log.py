@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,14 +12,21 @@ from envcheck import __version__, probes
 from envcheck.commands import judging, loading, tried_fixes
 from envcheck.commands.examine import ExamineRequest
 from envcheck.commands.explain import library_answers
+from envcheck.commands.explain.code_of_others import is_in_code_of_others
 from envcheck.commands.explain.environment import LogEnvironment, choose_environment, printed_facts
+from envcheck.commands.explain.environment_checks import (
+    match_here,
+    with_probable,
+    without_contradicted,
+    without_fulfilled,
+)
 from envcheck.commands.explain.known import ExplainKnowledge
 from envcheck.commands.explain.missing import missing_answer, with_kind_of_missing
 from envcheck.commands.explain.origin import LogOrigin, with_end
 from envcheck.commands.explain.reading import LogText, read_log
 from envcheck.commands.explain.relevance import is_of_cuda, may_be_about, with_kind_of_rule
-from envcheck.core.findings import Finding, Report
-from envcheck.core.rules import Matrix, Rule
+from envcheck.core.findings import Report
+from envcheck.core.rules import Matrix
 from envcheck.host.files import STDIN, STDIN_NAME, path_exists, read_chunks, read_standard_input
 from envcheck.host.machine import Host
 from envcheck.host.pty_passthrough import Gap
@@ -27,14 +34,11 @@ from envcheck.knowledge import log_signatures
 from envcheck.logs import diagnosis as log_diagnosis
 from envcheck.logs import environment, library_questions, missing_names, refused_values
 from envcheck.logs.diagnosis import Cause, Diagnosis
-from envcheck.logs.environment_match import EnvironmentMatch, match_environment, probable_findings
-from envcheck.logs.events import Log
-from envcheck.logs.installed import installed_already
 from envcheck.logs.line_format import log_patterns
 from envcheck.logs.stated_versions import list_forms, stated_versions
 from envcheck.reports import code_conditions
 from envcheck.reports.explanation import Explanation, RefusedAnswer
-from envcheck.rules import conditional, derive
+from envcheck.rules import derive
 
 _LOG_SUFFIXES = (".log", ".txt", ".out", ".err", ".gz")
 _GIVEN = "the text given"
@@ -107,9 +111,9 @@ def explain_chunks(
     report = _report_on(request, judged, known.matrix)
     stated = stated_versions((piece for piece, _ in _texts(text)), printed, list_forms(tree["tables"]))
     diagnosis = log_diagnosis.diagnose(text.log, signatures, partial(may_be_about, known, stated))
-    diagnosis = _without_contradicted(diagnosis, text.log, report, tree["tables"])
+    diagnosis = without_contradicted(diagnosis, text.log, report, tree["tables"])
     replaced = library_answers.replaced_method(diagnosis.cause) if diagnosis.cause else ()
-    if replaced or _is_in_code_of_others(diagnosis.cause, tree["tables"]):
+    if replaced or is_in_code_of_others(diagnosis.cause, tree["tables"]):
         diagnosis = log_diagnosis.without_blame(diagnosis)
     missing = missing_answer(diagnosis, known, report.inventory, text.head)
     if missing is not None and diagnosis.cause is not None:
@@ -123,10 +127,10 @@ def explain_chunks(
         cause = _with_kind_of_settings(diagnosis.cause)
         replaced = replaced if cause.kind != "setting" else ()
         diagnosis = diagnosis._replace(cause=cause)
-    diagnosis = _without_fulfilled(diagnosis, report)
-    diagnosis, probable = _with_probable(diagnosis, report, known)
+    diagnosis = without_fulfilled(diagnosis, report)
+    diagnosis, probable = with_probable(diagnosis, report, known)
     here = {
-        match.signature.case: _match_here(known.matrix.rule(match.signature.rule), report)
+        match.signature.case: match_here(known.matrix.rule(match.signature.rule), report)
         for match in (*diagnosis.matches, *diagnosis.partial)
     }
     facts = (*printed.facts.values(), *(fact for device in printed.devices for fact in device.values()))
@@ -169,51 +173,6 @@ def _failed_in(diagnosis: Diagnosis, tables: Mapping[str, Any]) -> str:
     return "" if package in carries_out else package
 
 
-def _without_contradicted(
-    diagnosis: Diagnosis, log: Log, report: Report, tables: Mapping[str, Any]
-) -> Diagnosis:
-    """Return the diagnosis; if no known failure with the text of the cause can apply here, without them.
-
-    They stay among the matches, and what else is known of the text then says what failed. A rule on the very
-    name that is missing stays, because then the environment is not the one of the log.
-    """
-    cause = diagnosis.cause
-    if cause is None or cause.match is None:
-        return diagnosis
-    home = log.events.index(cause.event)
-    if library_answers.stated_package_that_takes(cause.event, report.inventory):
-        refuted = [one for one in diagnosis.matches if one.event == home and not one.signature.rule]
-        if cause.match in refuted:
-            others = tuple(match for match in diagnosis.matches if match not in refuted)
-            return log_diagnosis.without_match(diagnosis._replace(matches=others))
-    alike = [match.signature.rule for match in diagnosis.matches if match.event == home]
-    rules = [report.matrix.rule(rule) if rule else None for rule in alike]
-    if any(rule is None or _match_here(rule, report).answer != "no" for rule in rules):
-        return diagnosis
-    missing = missing_names.missing_name(cause.event, tables)
-    if missing is not None and any(rule in rules for rule in missing_names.rules_on(missing, report.matrix)):
-        return diagnosis
-    return log_diagnosis.without_match(diagnosis)
-
-
-def _match_here(rule: Rule | None, report: Report) -> EnvironmentMatch:
-    """Return whether a known failure applies to the judged environment, and if that is open, how likely."""
-    here = match_environment(rule, report.inventory, report.judgement)
-    if rule is None or here.answer != "unknown":
-        return here
-    habits = report.matrix.tables.habits
-    return here._replace(likelihood=conditional.rule_likelihood(rule, report.inventory, habits))
-
-
-def _without_fulfilled(diagnosis: Diagnosis, report: Report) -> Diagnosis:
-    """Return the diagnosis; if what the cause asks to be installed is installed, its kind is open."""
-    cause = diagnosis.cause
-    if cause is None or cause.match is not None or cause.kind != "missing" or cause.told is None:
-        return diagnosis
-    fulfilled = installed_already(cause.told.message, report.inventory)
-    return diagnosis._replace(cause=cause._replace(kind="open")) if fulfilled else diagnosis
-
-
 def _refused(diagnosis: Diagnosis, tables: Mapping[str, Any]) -> tuple[RefusedAnswer, ...]:
     """Return the values of a configuration that the first cause names as refused, with advice."""
     if diagnosis.cause is None:
@@ -223,63 +182,10 @@ def _refused(diagnosis: Diagnosis, tables: Mapping[str, Any]) -> tuple[RefusedAn
     return tuple(RefusedAnswer(value, advice.get(value.kind, "")) for value in values)
 
 
-def _with_probable(
-    diagnosis: Diagnosis, report: Report, known: ExplainKnowledge
-) -> tuple[Diagnosis, tuple[Finding, ...]]:
-    """Return the broken errors that are probably the cause; the diagnosis then calls it one of versions."""
-    cause = diagnosis.cause
-    if cause is None or cause.match is not None or cause.kind not in ("unknown", "version"):
-        return diagnosis, ()
-    tables = known.tree["tables"]
-    distributions = {row["module"]: row["package"] for row in tables.get("import_name", ())}
-    packages = missing_names.packages_in(cause.event, distributions)
-    probable = probable_findings(cause, report.judgement.findings, packages)
-    return diagnosis._replace(cause=cause._replace(kind="version")) if probable else diagnosis, probable
-
-
 def _texts(text: LogText) -> Iterator[tuple[str, int]]:
     """Yield what is kept of a log, each piece with the number of its first line."""
     yield text.head, 1
     yield from ((event.text, event.first) for event in text.log.events)
-
-
-def _is_in_code_of_others(cause: Cause | None, tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> bool:
-    """Return whether the failing line may be in code that others wrote, although it is not installed."""
-    return _is_in_copy_of_library(cause, tables) or _is_in_program_run_as_module(cause)
-
-
-def _is_in_copy_of_library(cause: Cause | None, tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> bool:
-    """Return whether the failing line is in a library's code that a project brings and may have changed."""
-    if cause is None or cause.place is None:
-        return False
-    file = f"/{cause.place.file}".replace("\\", "/")
-    return any(
-        f"/{row['package']}/{folder}/" in file
-        for row in tables.get("library_copy", ())
-        for folder in row["folders"]
-    )
-
-
-_MODULE_RUN = re.compile(
-    r'File "[^"\n]{0,300}\brunpy(?:\.py)?[^"\n]{0,9}", line \d+, in _run_code\n(?:(?! *File ").*\n){0,3}'
-    r' *File "(?P<folder>[^"\n]{1,500})[/\\][^"/\\\n]+", line \d+, in <module>'
-)
-"""The first file of a program that was started with `python -m`."""
-
-
-def _is_in_program_run_as_module(cause: Cause | None) -> bool:
-    """Return whether the failing line is in the package whose module was started with `python -m`.
-
-    Such a package is a project that others wrote as often as the user's own.
-    """
-    if cause is None or cause.place is None:
-        return False
-    started = _MODULE_RUN.search(cause.event.text)
-    if started is None or "/" not in cause.place.file.replace("\\", "/"):
-        return False
-    folder = started["folder"].replace("\\", "/")
-    above = folder.rpartition("/")[0] or folder
-    return cause.place.file.replace("\\", "/").startswith((f"{folder}/", f"{above}/"))
 
 
 def _with_kind_of_settings(cause: Cause) -> Cause:
