@@ -510,7 +510,7 @@ class GuardReader:
         match values:
             case [PathOf(path), str(name)]:
                 whole = f"{path}.{name}"
-                return ALWAYS if whole in _TRUE_ON_LINUX else _put_into_torch(whole) or HasName(whole)
+                return ALWAYS if whole in _TRUE_ON_LINUX else _there(whole)
             case _:
                 return OPAQUE
 
@@ -521,7 +521,15 @@ class GuardReader:
             case [PathOf(path), str(name)]:
                 return PathOf(f"{path}.{name}")
             case [PathOf(path), str(name), default]:
-                return Choice(HasName(f"{path}.{name}"), PathOf(f"{path}.{name}"), default)
+                return Choice(_there(f"{path}.{name}"), PathOf(f"{path}.{name}"), default)
+            case _:
+                return OPAQUE
+
+    def _library_callable(self, values: Sequence[SymbolValue]) -> SymbolValue:
+        """Read `callable(getattr(torch.npu, "is_available", None))`, which asks whether the name is there."""
+        match values:
+            case [Choice(condition, PathOf(), None)]:
+                return condition
             case _:
                 return OPAQUE
 
@@ -649,6 +657,11 @@ def _device(path: str) -> Condition | None:
         return Installed(CUDA)
     module, _, function = path.rpartition(".")
     return _put_into_torch(module) if function == "is_available" else None
+
+
+def _there(path: str) -> Condition:
+    """Return when a library has a name."""
+    return _put_into_torch(path) or _put_into_torch(path.rpartition(".")[0]) or HasName(path)
 
 
 def _put_into_torch(name: str) -> Condition | None:

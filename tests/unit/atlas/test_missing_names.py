@@ -131,6 +131,10 @@ def test_code_for_another_device_asks_beside_its_package() -> None:
     assert entries(second) == ["import peft beside torch-npu"]
     added = f"{device}if hasattr(torch, 'npu'):\n    {WANTS_HYBRID}\n"
     assert entries(added) == ["import peft beside torch-npu"]
+    function = "callable(getattr(torch.{}, 'is_available', None))"
+    called = f"{device}if hasattr(torch, 'npu') and {function}:\n    {WANTS_HYBRID}\n"
+    assert entries(called.format("npu")) == ["import peft beside torch-npu"]
+    assert entries(called.format("cuda").replace("'npu'", "'cuda'")) == []
     everywhere_else = f"{device}if not is_torch_npu_available():\n    {WANTS_HYBRID}\n"
     assert entries(everywhere_else) == ["import peft"]
     with_cuda = f"{device}if torch.cuda.is_available():\n    {WANTS_HYBRID}\n"
