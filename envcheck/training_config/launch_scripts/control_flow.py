@@ -12,9 +12,10 @@ from envcheck.core.facts import Tri
 from envcheck.core.records import NamedTuple
 from envcheck.training_config.launch_scripts import conditions
 from envcheck.training_config.launch_scripts.arithmetic import assigned_names
+from envcheck.training_config.launch_scripts.assignments import names_set_by
 from envcheck.training_config.launch_scripts.expansion import Expander
 from envcheck.training_config.launch_scripts.session import Session
-from envcheck.training_config.launch_scripts.simple_commands import SimpleCommands, names_set_by
+from envcheck.training_config.launch_scripts.simple_commands import SimpleCommands
 from envcheck.training_config.launch_scripts.syntax import (
     Arithmetic,
     Case,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import posixpath
-import re
 from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
 from types import MappingProxyType
@@ -15,17 +14,41 @@ from envcheck.core.facts import Tri
 from envcheck.core.patterns import pattern
 from envcheck.core.records import NamedTuple
 from envcheck.training_config.launch_scripts import conditions, slurm
+from envcheck.training_config.launch_scripts.assignments import (
+    ASSIGNMENT,
+    DECLARATIONS,
+    Assignments,
+    assignment_in,
+)
 from envcheck.training_config.launch_scripts.builtins import BUILTINS, FOLDER, Invocation
 from envcheck.training_config.launch_scripts.expansion import Expander
 from envcheck.training_config.launch_scripts.parser import parse
+from envcheck.training_config.launch_scripts.prefixes import (
+    FILL,
+    MAX_PREFIX_WORDS,
+    OPTION_WITH_VALUE,
+    PREFIXES,
+    PRINT,
+    READ_SCRIPTS,
+    RUN_SCRIPTS,
+    SCRIPTS,
+    SHELLS,
+    START_TASKS,
+    asks_for_a_program,
+    command_text,
+    prefix_assignments,
+    script_behind,
+    shell_behind,
+    tasks_of_step,
+    with_read_arguments,
+)
+from envcheck.training_config.launch_scripts.project_paths import in_project
 from envcheck.training_config.launch_scripts.session import MAX_LAUNCHES, TooLongError
 from envcheck.training_config.launch_scripts.syntax import (
     Node,
     NotAScriptError,
     Sequence,
     SimpleCommand,
-    Text,
-    Word,
 )
 from envcheck.training_config.launch_scripts.values import (
     Argument,
@@ -37,76 +60,28 @@ from envcheck.training_config.launch_scripts.values import (
     base_name,
     first_value,
     known_text,
-    shortened,
     spelled,
     unknown,
-    unknown_words,
 )
 from envcheck.training_config.launch_scripts.written_files import WRITERS, WrittenFiles
 
-ASSIGNMENT = pattern(r"([A-Za-z_]\w*)(\[[^\]]*\])?(\+?)=")
-"""The beginning of an assignment: name, index in brackets, plus sign."""
-
-_KEYED = re.compile(r"\[([^\]]*)\]=")
-"""The beginning of an element with its key: `[key]=`."""
-
-_DECLARATIONS = frozenset({"export", "declare", "local", "readonly", "typeset"})
-_PREFIXES = frozenset({
-    "nohup", "time", "exec", "env", "nice", "ionice", "taskset", "numactl", "stdbuf", "setsid", "timeout",
-    "sudo", "command", "builtin", "srun", "mpirun", "mpiexec", "uv", "poetry", "pipenv", "pdm", "conda",
-    "mamba", "micromamba", "singularity", "apptainer", "docker", "xvfb-run", "unbuffer", "nsys", "ncu",
-    "strace", "pdsh", "ssh", "tmux", "screen", "run", "sbatch", "pixi", "hatch", "rye", "horovodrun",
-    "mpirun.openmpi", "podman", "enroot", "caffeinate", "chrt", "script", "su", "bsub", "qsub", "kubectl",
-    "runai", "sky", "tsp", "ts", "py-spy", "xargs", "parallel", "prun", "jsrun", "aprun", "gosu", "gdb",
-    "rocprof", "memray", "podman-hpc", "udocker", "nerdctl", "systemd-run", "sg", "gcloud", "flux", "doas",
-})  # fmt: skip
-"""Programs that start the program named by a later argument, or the command in the text of one."""
-
-_RUN_SCRIPTS = frozenset({
-    "nohup", "srun", "time", "nice", "uv", "run", "poetry", "pipenv", "pdm", "pixi", "hatch", "rye",
-})  # fmt: skip
-"""Those of them after which a script of Python needs no arguments to be taken for the program."""
-
-_START_TASKS = frozenset({
-    "srun", "mpirun", "mpiexec", "mpirun.openmpi", "horovodrun", "prun", "jsrun", "aprun",
-})  # fmt: skip
-"""Those of them that start several processes of it, which find one another."""
-
-_PRINT = ("echo", "printf", "which", "grep", "chmod", "rm", "ls", "git", "wc", "find", "rsync", "scp", "log")
-"""Programs that only print, find or copy the names that they are given."""
-
 _COMMAND = pattern(r"[A-Za-z][\w.-]*")
 
-_READ_SCRIPTS = frozenset({"sbatch", "qsub", "bsub", "ssh", "su", "sudo", "docker", "podman", "srun"})
-"""Those of them that run, or submit, the script on their standard input if they are given no other."""
-
-_FILL = ("xargs", "parallel")
-"""Those of them that give the program further arguments, which they read."""
-
-_PLACES_OF_PARALLEL = re.compile(r"\{[\d./#%]*\}")
-"""`{}`, `{1}` and `{.}`, in place of which GNU parallel puts an argument."""
 
 _UNSET = pattern(r"(?:-u|--unset=)([A-Za-z_]\w*)")
-_OPTION_WITH_VALUE = pattern(r"--?[\w-]+=")
+
 
 _PYTHON = pattern(r"python[0-9.]*")
 _TRAINS = pattern(r"\.(?:train|fit|backward)\(")
-_SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch")
-_SHELLS = frozenset({"bash", "sh", "zsh", "dash"})
+
+
 _MAX_PREFIXES = 16  # `nohup env srun python train.py` has three
-_MAX_PREFIX_WORDS = 60  # words after a prefix in which the program is looked for
-_MOST_PLACES = 16  # of one word in which xargs puts an argument
+
+
 _MOST_TEXTS = 4  # of one written script that are all followed
 _MAX_SCRIPT = 1 << 16  # characters of another script that is followed
-_PROJECT_FILES = (*_SCRIPTS, ".py", ".json", ".yaml", ".yml", ".toml")
-_FOLDER_OF_PROJECT = pattern(
-    r"\$\{?(HOME|(?:SLURM_SUBMIT|PBS_O_WORK|LSB_SUBCWD|SGE_O_WORK|GITHUB_WORK)\w*)\}?"
-)
-"""Variables in which schedulers give the folder from which a job was submitted, and a folder above it."""
 
-_USER = pattern(r"\$\{?(?:USER|LOGNAME)\}?|\$\(whoami\)|`whoami`")
 
-_OPTION_AND_PATH = 3  # fragments of `--config=$ROOT/train.yaml`
 _MIN_SHELL_WORDS = 3  # `bash -c text`
 
 
@@ -149,6 +124,7 @@ class SimpleCommands:
     ) -> None:
         """Collect the commands for which `is_launch` is true, with their `exported` variables."""
         self.expander, self.session = expander, expander.session
+        self.assignments = Assignments(expander)
         self.is_launch, self.exported, self.follower = is_launch, exported, follower
         self.launched: list[LaunchCommand] = []
         self._running: set[str] = set()  # the written scripts that are being followed
@@ -159,141 +135,24 @@ class SimpleCommands:
         """Follow one command and return its status."""
         words = list(command.words)
         own = Scope(scope)  # assignments before a command apply to this command only
-        while words and (found := _assignment(words[0])):
-            self._assign(words.pop(0), found, own)
+        while words and (found := assignment_in(words[0])):
+            self.assignments.assign(words.pop(0), found, own)
         if not words:
             scope.absorb(own)
             return Tri.YES
         name = words[0].bare
-        if name in _DECLARATIONS:
+        if name in DECLARATIONS:
             exports = name == "export" or any(word.bare == "-x" for word in words[1:])
-            return self._declare(words[1:], scope, exports=exports)
+            return self.assignments.declare(words[1:], scope, exports=exports)
         if name in ("[", "test"):
             condition = words[1:-1] if name == "[" else words[1:]
             return conditions.evaluate(tuple(condition), scope, self.expander)
-        fields = [self._in_project(field) for word in words for field in self.expander.fields((word,), scope)]
+        fields = [
+            in_project(field, self.session)
+            for word in words
+            for field in self.expander.fields((word,), scope)
+        ]
         return self._start(fields, command, scope, own.variables)
-
-    def _in_project(self, field: Value) -> Value:
-        """Return `src/train.py` for `$ROOT/src/train.py` if the project has it and no ROOT is set."""
-        if any(each.why for each in field):
-            field = tuple(each for each in field if each.text or each.why)  # quotes begin with an empty one
-        elif field and field[0].text.startswith("~/"):
-            return self._below_home(field)
-        if below := self._below_user(field):
-            return below
-        at = 1 if len(field) == _OPTION_AND_PATH and field[0].text.endswith("=") else 0
-        if len(field) != at + 2 or not field[at].why or any(each.why for each in (*field[:at], field[-1])):
-            return field
-        variable = _FOLDER_OF_PROJECT.fullmatch(field[at].text)
-        root = field[at].unset or (variable.group(1) if variable else "")
-        rest = field[-1].text
-        if not root or not rest.startswith("/") or not rest.endswith(_PROJECT_FILES) or _is_elsewhere(root):
-            return field
-        # A path that ends as one of the project's, `/srv/project/src/a.py`, is found like an absolute one.
-        ways = (rest,) if root == "HOME" else (rest.lstrip("/"), rest)
-        found = next((each for each in ways if self.session.beside(each) is not None), "")
-        if not found:
-            return field
-        if root != "HOME":
-            self.session.roots.add(root)
-        return (*field[:at], field[-1]._replace(text=found, at=field[at].at))
-
-    def _below_user(self, field: Value) -> Value:
-        """Return the file of the project that `/home/$USER/project/src/a.py` ends as, or an empty value."""
-        at = next((i for i, each in enumerate(field) if each.why), 0)
-        before, end = known_text(field[:at]) or "", known_text(field[at + 1 :])
-        option = _OPTION_WITH_VALUE.match(before)
-        if not end or not before[option.end() if option else 0 :].startswith("/"):
-            return ()
-        if not end.endswith(_PROJECT_FILES) or not _USER.fullmatch(field[at].text):
-            return ()
-        if self.session.beside(end) is None:
-            return ()
-        return (field[0]._replace(text=f"{option.group() if option else ''}{end}"),)
-
-    def _below_home(self, field: Value) -> Value:
-        """Return the file of the project that `~/project/src/a.py` ends as, if there is one."""
-        path = (known_text(field) or "").removeprefix("~")
-        if not path.endswith(_PROJECT_FILES) or self.session.beside(path) is None:
-            return field
-        return (field[0]._replace(text=path),)
-
-    # --- assignments --------------------------------------------------------------------------------
-
-    def _assign(self, word: Word, found: re.Match[str], scope: Scope) -> None:
-        """Follow `NAME=word`, `NAME+=word` or `NAME=( … )`."""
-        name, index, plus = found.group(1), found.group(2), found.group(3)
-        before = scope.get(name) if plus else None
-        if word.array is not None:
-            if not plus:
-                self.session.spend(scope.forget_elements(name))
-            if word.array and all(map(_KEYED.match, map(_beginning, word.array))):
-                self._assign_elements(name, word, scope)
-                return
-            values = self.expander.fields(word.array, scope)
-            old = before if isinstance(before, list) else [before] if before else []
-            scope.variables[name] = [*old, *values]
-            self.session.spend(len(old))
-            return
-        value = self.expander.joined(_without_name(word, found.end()), scope)
-        if index is not None:
-            self._assign_element(name, self.expander.index(index[1:-1], scope), value, scope)
-        elif isinstance(before, list):
-            scope.variables[name] = [(*before[0], *value), *before[1:]] if before else [value]
-        else:
-            scope.variables[name] = (*(before or ()), *value)
-            self.session.spend(len(before or ()))
-
-    def _assign_elements(self, name: str, word: Word, scope: Scope) -> None:
-        """Follow `NAME=([key]=word …)`."""
-        for element in word.array or ():
-            found = _KEYED.match(_beginning(element))
-            if found is not None:
-                value = self.expander.joined(_without_name(element, found.end()), scope)
-                self._assign_element(name, self.expander.index(found.group(1), scope), value, scope)
-
-    def _assign_element(self, name: str, key: str, value: Value, scope: Scope) -> None:
-        """Set one element, which has a variable of its own; the array as a whole is unknown."""
-        at = value[0].at if value else 0
-        scope.variables[name] = unknown(at, f"${{{name}}}", f"${name} is filled element by element")
-        if key == "?":
-            self.session.spend(scope.forget_elements(name))
-        else:
-            scope.variables[f"{name}[{key}]"] = value or (Fragment("", at),)
-
-    def _declare(self, words: list[Word], scope: Scope, *, exports: bool) -> Tri:
-        options = [word.bare for word in words if word.bare.startswith(("-", "+"))]
-        keeps_back = any("n" in each if exports else each == "+x" for each in options)
-        for word in words:
-            found = _assignment(word)
-            if found:
-                self._assign(word, found, scope)
-            elif not word.bare:
-                self._declare_printed(word, scope, exports=exports)
-            name = found.group(1) if found else word.bare
-            if keeps_back and scope.outer is None:
-                self.session.exported.discard(name)
-            elif keeps_back:  # under a condition, or in a function
-                why = f"line {self.session.line(word.at)} may keep ${name} from programs"
-                scope.variables[name] = unknown(word.at, f"${name}", why)
-            elif exports:
-                self.session.exported.add(name)
-        return Tri.YES
-
-    def _declare_printed(self, word: Word, scope: Scope, *, exports: bool) -> None:
-        """Follow `export $(cat FILE)`: each word is an assignment; unknown ones may set any variable."""
-        for field in self.expander.fields((word,), scope):
-            text = spelled(field)
-            pair = ASSIGNMENT.match(text)
-            if pair and not field[0].why:
-                self.session.exported.add(pair.group(1))
-                rest = field[0]._replace(text=field[0].text[pair.end() :])
-                scope.variables[pair.group(1)] = (rest, *field[1:])
-            elif any(fragment.why for fragment in field):
-                by = f"may be set by {shortened(text)} of line {self.session.line(word.at)}"
-                self.session.spend(scope.set_elsewhere(by, word.at))
-                self.session.may_export = by if exports else self.session.may_export
 
     # --- starting a program -------------------------------------------------------------------------
 
@@ -305,23 +164,23 @@ class SimpleCommands:
             self._start_each(choices, fields, command, scope, own)
             return None
         ends = False
-        if _asks_for_a_program(fields):
+        if asks_for_a_program(fields):
             return Tri.YES
         for _ in range(_MAX_PREFIXES):
             program = base_name(known_text(fields[0]) or "") if fields else ""
-            is_prefix = program in _PREFIXES and program not in self.session.functions
+            is_prefix = program in PREFIXES and program not in self.session.functions
             behind = self._index_behind_prefix(fields) if is_prefix else self._index_in_queue(program, fields)
             if is_prefix and not behind:
                 self._evaluate_texts(fields[1:], scope)
-                if program in _READ_SCRIPTS:
+                if program in READ_SCRIPTS:
                     self._evaluate_document(command, scope)
             if not behind:
                 break
             if program == "env":
                 own = {**own, **self._taken_away(fields[1:behind], scope, own)}
-            own = {**own, **_prefix_assignments(fields[1:behind])}
-            if program in _START_TASKS:
-                tasks = _tasks_of_step(fields[1:behind])
+            own = {**own, **prefix_assignments(fields[1:behind])}
+            if program in START_TASKS:
+                tasks = tasks_of_step(fields[1:behind])
                 of_job = scope.get("SLURM_NTASKS") if program == "srun" else None
                 own["SLURM_STEP_NUM_TASKS"] = (
                     tasks
@@ -329,10 +188,10 @@ class SimpleCommands:
                     or unknown(fields[0][0].at, program, f"{program} decides how many processes it starts")
                 )
             ends = ends or program == "exec"
-            fields = _with_read_arguments(fields, behind) if program in _FILL else fields[behind:]
+            fields = with_read_arguments(fields, behind) if program in FILL else fields[behind:]
             first = known_text(fields[0]) or ""
             # `uv run -m module` runs `python -m module`, and `uv run script.py` runs `python script.py`
-            if first == "-m" or (first.endswith(".py") and program in _RUN_SCRIPTS):
+            if first == "-m" or (first.endswith(".py") and program in RUN_SCRIPTS):
                 fields = [(fields[0][0]._replace(text="python"),), *fields]
         status = self._start_program(fields, command, scope, own)
         scope.ended_by = scope.ended_by or ("exit" if ends else "")
@@ -378,17 +237,17 @@ class SimpleCommands:
         program = base_name(name)
         if name in self.session.functions:
             return self._call(name, fields, scope)
-        if program in _SHELLS and len(fields) >= _MIN_SHELL_WORDS and (text := _command_text(fields)):
+        if program in SHELLS and len(fields) >= _MIN_SHELL_WORDS and (text := command_text(fields)):
             return self._evaluate(text, self._with_environment(scope, own))
         if program == "make":
             return self._make(fields, scope, command.at)
         first_option = known_text(fields[1]) if len(fields) > 1 else ""
         if builtin := BUILTINS.get(f"{name} {first_option}") or BUILTINS.get(name):
             return builtin(Invocation(fields, command, scope, self.expander, self._evaluate, self._run_file))
-        if (script := _script_behind(fields)) is not None:
+        if (script := script_behind(fields)) is not None:
             inner = self._with_environment(scope, own)
             self._run_script(fields[script], fields[script + 1 :], inner, command.at)
-        elif program in _SHELLS:
+        elif program in SHELLS:
             self._evaluate_document(command, scope)
         self.written.remember(program, fields, command, scope)
         self._collect(name, self._with_program_file(program, fields, command, scope), scope, own)
@@ -446,17 +305,17 @@ class SimpleCommands:
 
     def _index_behind_prefix(self, fields: list[Value]) -> int:
         """Return the index of the program that a prefix such as nohup or srun starts; 0 if none is found."""
-        for index in range(1, min(len(fields), _MAX_PREFIX_WORDS)):
+        for index in range(1, min(len(fields), MAX_PREFIX_WORDS)):
             word = base_name(spelled(fields[index]))
             if len((known_text(fields[index]) or "").split()) > 1:
                 continue  # a text for another shell
-            if known_text(fields[index]) is None and (shell := _shell_behind(fields, index)):
+            if known_text(fields[index]) is None and (shell := shell_behind(fields, index)):
                 return shell  # `srun $OPTIONS bash -c text`: the unknown word is an option
-            if word in _SHELLS or word in _PREFIXES or word in self.session.functions:
+            if word in SHELLS or word in PREFIXES or word in self.session.functions:
                 return index
-            if word.endswith(_SCRIPTS) or (word == "-m" and known_text(fields[0]) in ("uv", "run")):
+            if word.endswith(SCRIPTS) or (word == "-m" and known_text(fields[0]) in ("uv", "run")):
                 return index
-            if word.endswith(".py") and base_name(known_text(fields[0]) or "") in _RUN_SCRIPTS:
+            if word.endswith(".py") and base_name(known_text(fields[0]) or "") in RUN_SCRIPTS:
                 return index
             if self.is_launch(tuple(map(argument, fields[index:]))):
                 return index
@@ -468,24 +327,24 @@ class SimpleCommands:
         Clusters have commands of their own, which start `-- COMMAND` or a shell with a script, as in
         `submit --gpus 8 bash train.sh`.
         """
-        known = program in self.session.functions or program in {*BUILTINS, *_SHELLS, *_PRINT, *WRITERS}
+        known = program in self.session.functions or program in {*BUILTINS, *SHELLS, *PRINT, *WRITERS}
         if known or not _COMMAND.fullmatch(program) or self.is_launch(tuple(map(argument, fields))):
             return 0
-        for index in range(1, min(len(fields) - 1, _MAX_PREFIX_WORDS)):
+        for index in range(1, min(len(fields) - 1, MAX_PREFIX_WORDS)):
             word = known_text(fields[index]) or ""
             behind = base_name(spelled(fields[index + 1]))
-            if base_name(word) in _SHELLS and behind.endswith(_SCRIPTS):
+            if base_name(word) in SHELLS and behind.endswith(SCRIPTS):
                 return index
             if word == "--" and (
-                behind in _SHELLS or self.is_launch(tuple(map(argument, fields[index + 1 :])))
+                behind in SHELLS or self.is_launch(tuple(map(argument, fields[index + 1 :])))
             ):
                 return index + 1
         return 0
 
     def _evaluate_texts(self, fields: list[Value], scope: Scope) -> None:
         """Follow the arguments that are whole commands, as in `sbatch --wrap="python train.py"`."""
-        for field in fields[:_MAX_PREFIX_WORDS]:
-            option = _OPTION_WITH_VALUE.match(field[0].text) if field and not field[0].why else None
+        for field in fields[:MAX_PREFIX_WORDS]:
+            option = OPTION_WITH_VALUE.match(field[0].text) if field and not field[0].why else None
             cut = option.end() if option else 0
             value = (
                 (field[0]._replace(text=field[0].text[cut:], at=field[0].at + cut), *field[1:])
@@ -602,137 +461,3 @@ class SimpleCommands:
         with self.session.call(), self.session.inside(script):
             self.follower.run(script.commands, Scope(scope))
         return None
-
-
-def _with_read_arguments(fields: list[Value], behind: int) -> list[Value]:
-    """Return the command that `xargs` starts: the arguments that it reads are known only at run time."""
-    at, name = fields[0][0].at, base_name(known_text(fields[0]) or "")
-    reason = f"{name} reads further arguments when the script runs"
-    listed = next((i for i, field in enumerate(fields) if known_text(field) in (":::", "::::")), len(fields))
-    fields = fields[:listed]
-    options = [known_text(field) or "" for field in fields[1:behind]]
-    mark = next((after for option, after in pairwise(options) if option == "-I"), None)
-    mark = mark or next(
-        (option[2:] for option in options if option.startswith("-I") and option != "-I"), None
-    )
-    place = _PLACES_OF_PARALLEL if name == "parallel" and not mark else re.compile(re.escape(mark or "{}"))
-    command = fields[behind:]
-    if not mark and not (name == "parallel" and any(place.search(spelled(field)) for field in command)):
-        return [*command, unknown_words(name, at, reason)]
-    return [
-        _with_unknown_places(field, place, reason)
-        if len(place.findall(spelled(field))) <= _MOST_PLACES
-        else unknown(field[0].at, spelled(field), reason)
-        for field in command
-    ]
-
-
-def _with_unknown_places(field: Value, place: re.Pattern[str], reason: str) -> Value:
-    """Return a word in which each place of an argument that is read only at run time is unknown."""
-    found: list[Fragment] = []
-    for fragment in field:
-        end = 0
-        for mark in place.finditer(fragment.text) if not fragment.why else ():
-            if before := fragment.text[end : mark.start()]:
-                found.append(fragment._replace(text=before, at=fragment.at + end))
-            found += unknown(fragment.at + mark.start(), mark.group(), reason)
-            end = mark.end()
-        if rest := fragment.text[end:]:
-            found.append(fragment._replace(text=rest, at=fragment.at + end))
-    return tuple(found) or field
-
-
-def _asks_for_a_program(fields: list[Value]) -> bool:
-    """Return whether a command asks if a program is installed, which it is assumed to be."""
-    words = [known_text(field) or "" for field in fields[:2]]
-    return len(words) > 1 and (words[0] in ("which", "hash") or words in (["command", "-v"], ["type", "-p"]))
-
-
-def _is_elsewhere(name: str) -> bool:
-    """Return whether a variable is that of a folder which every machine has, and no project is in."""
-    return name in ("TMPDIR", "TMP", "PWD", "OLDPWD") or "OUT" in name.upper()
-
-
-def names_set_by(command: SimpleCommand) -> set[str]:
-    """Return the variables that a simple command may set."""
-    found = set()
-    for word in command.words:
-        first = word.pieces[0] if word.pieces else None
-        pair = ASSIGNMENT.match(first.text) if isinstance(first, Text) else None
-        if pair:
-            found.add(pair.group(1))
-    if command.words and command.words[0].bare in ("read", "mapfile", "readarray", "unset"):
-        found |= {word.bare for word in command.words[1:]}
-    return found
-
-
-def _assignment(word: Word) -> re.Match[str] | None:
-    """Return the beginning of an assignment, or None for any other word."""
-    first = word.pieces[0] if word.pieces else None
-    return ASSIGNMENT.match(first.text) if isinstance(first, Text) and not first.quoted else None
-
-
-def _beginning(word: Word) -> str:
-    """Return the text with which a word begins, "" if that is quoted or expanded."""
-    first = word.pieces[0] if word.pieces else None
-    return first.text if isinstance(first, Text) and not first.quoted else ""
-
-
-def _without_name(word: Word, length: int) -> Word:
-    """Return the value of an assignment: the word without its first `length` characters."""
-    first = word.pieces[0]
-    if not isinstance(first, Text):
-        return word
-    rest = Text(first.text[length:], first.at + length, quoted=False)
-    return word._replace(pieces=(rest, *word.pieces[1:]))
-
-
-def _prefix_assignments(fields: Iterable[Value]) -> dict[str, Variable]:
-    """Return the variables among the arguments of a prefix: `env NAME=value program`."""
-    given: dict[str, Variable] = {}
-    for field in fields:
-        pair = ASSIGNMENT.match(field[0].text)
-        if pair and not field[0].why:
-            given[pair.group(1)] = (field[0]._replace(text=field[0].text[pair.end() :]), *field[1:])
-    return given
-
-
-def _script_behind(fields: list[Value]) -> int | None:
-    """Return the index of the script that a shell runs or that is itself the command, or None."""
-    program = base_name(spelled(fields[0]))
-    if program.endswith(_SCRIPTS):
-        return 0
-    if program not in _SHELLS:
-        return None
-    words = [spelled(field) or "-" for field in fields]
-    behind = next((i for i, word in enumerate(words[1:], 1) if not word.startswith("-")), 0)
-    return behind if words[behind].endswith(_SCRIPTS) else None
-
-
-def _tasks_of_step(fields: list[Value]) -> Value | None:
-    """Return how many tasks the options of `srun` or `mpirun` ask for; None if they do not say."""
-    words = [(field, known_text(field) or "") for field in fields]
-    for index, (field, word) in enumerate(words):
-        name, equals, value = word.partition("=")
-        if name in ("-n", "--ntasks", "-np", "--np") and (equals or index + 1 < len(words)):
-            return (field[0]._replace(text=value),) if equals else words[index + 1][0]
-        if word.startswith("-n") and word[2:].isdigit():
-            return (field[0]._replace(text=word[2:]),)
-    return None
-
-
-def _shell_behind(fields: list[Value], index: int) -> int:
-    """Return the index of the shell that is given a text or a script behind a word; 0 if there is none."""
-    for at in range(index + 1, min(len(fields) - 1, _MAX_PREFIX_WORDS)):
-        if base_name(known_text(fields[at]) or "") in _SHELLS:
-            return at if _command_text(fields[at:]) or _script_behind(fields[at:]) is not None else 0
-    return 0
-
-
-def _command_text(fields: list[Value]) -> Value:
-    """Return the word after `-c`, or an empty value."""
-    for index, field in enumerate(fields[1:-1], 1):
-        flag = known_text(field) or ""
-        if flag.startswith("-") and not flag.startswith("--") and flag.endswith("c"):
-            return fields[index + 1]
-    return ()
