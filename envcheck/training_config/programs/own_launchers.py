@@ -29,7 +29,9 @@ from envcheck.training_config.programs.values import (
     Value,
 )
 
-COMMAND_LINE_LIBRARIES = frozenset({"fire", "typer", "tyro", "pyrallis", "draccus", "simple_parsing"})
+COMMAND_LINE_LIBRARIES = frozenset({
+    "fire", "typer", "tyro", "pyrallis", "draccus", "simple_parsing", "jsonargparse",
+})  # fmt: skip
 _DEEPEST_OPTIONS = 4  # dataclasses inside one another
 _CONFIGURATION_OPTIONS = ("config_path", "config", "config_file")
 _FLAG_NAMES = re.compile(r"['\"](--?[\w-]+(?:/--?[\w-]+)?)['\"]")
@@ -118,7 +120,7 @@ class OwnLaunchers(CommandLines):
             return self.start_component(component, self.arguments_given.words)
         if name == "run" and isinstance(first, ProjectFunction):
             return self._start_command(first)
-        if name in ("cli", "parse"):
+        if name in ("cli", "parse", "CLI", "auto_cli"):
             return self._object_of_options(given.get("config_class", 0))
         if name not in ("Option", "Argument"):
             return MISSING

@@ -430,6 +430,7 @@ class Config:
 PARSED = {
     "tyro": "import tyro\ncfg = tyro.cli(Config)\nlora(cfg.lora.rank, cfg.bf16)\n",
     "pyrallis": "import pyrallis\ncfg = pyrallis.parse(config_class=Config)\nlora(cfg.lora.rank, cfg.bf16)\n",
+    "jsonargparse": "from jsonargparse import CLI\ncfg = CLI(Config)\nlora(cfg.lora.rank, cfg.bf16)\n",
     "wrap": "import draccus\n@draccus.wrap()\ndef main(cfg: Config):\n    lora(cfg.lora.rank, cfg.bf16)\nmain()\n",
     "function": "import tyro\ndef main(bf16: bool, rank: int = 64):\n    lora(rank, bf16)\ntyro.cli(main)\n",
 }
@@ -443,9 +444,12 @@ def test_the_options_of_a_dataclass_are_those_of_the_command_line(tmp_path: Path
     assert (found["lora_rank"], found["precision"]) == (64, "bf16")
 
 
-def test_a_file_that_a_parser_of_dataclasses_reads_leaves_its_fields_open(tmp_path: Path) -> None:
-    files = {"training.py": TRAINING, "train.py": OPTIONS + PARSED["pyrallis"]}
-    files["a.sh"] = "python train.py --config_path a.yaml --lora.rank 64\n"
+@pytest.mark.parametrize(("library", "option"), [("pyrallis", "config_path"), ("jsonargparse", "config")])
+def test_a_file_that_a_parser_of_dataclasses_reads_leaves_its_fields_open(
+    tmp_path: Path, library: str, option: str
+) -> None:
+    files = {"training.py": TRAINING, "train.py": OPTIONS + PARSED[library]}
+    files["a.sh"] = f"python train.py --{option} a.yaml --lora.rank 64\n"
     found = facts_of(tmp_path, "a.sh", files)
     assert found["adapter"] == "lora"
     assert "precision" not in found
