@@ -96,7 +96,7 @@ class LeanCache(dict[str, FileSummary]):
 
 @dataclass
 class _InRelease:
-    """What one release has in a module.
+    """Hold what one release has in a module.
 
     Attributes:
         names: its public names, by whether the release has them.
@@ -115,7 +115,7 @@ class _InRelease:
 
 
 class NameReadings:
-    """What was read of each release of a package, by this run and earlier ones.
+    """Hold what was read of each release of a package, by this run and earlier ones.
 
     The answers to single questions are kept beside the modules, because a name that is new in one release is
     asked for in the others, whose code need not be read again for that.

@@ -20,7 +20,7 @@ _REQUIREMENT = re.compile(
 
 
 class FileEdit(NamedTuple):
-    """New versions for lines of a file, by line number and package; an empty one removes the package."""
+    """Hold new versions for lines of a file, by line number and package; an empty one removes the package."""
 
     file: str
     versions: Mapping[tuple[int, str], str]

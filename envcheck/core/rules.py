@@ -94,7 +94,7 @@ def uninstalls(key: str, value: Value | None) -> bool:
 
 
 class Fix(NamedTuple):
-    """A fix of a broken rule: the facts to set (`pkg.deepspeed` to `>=0.19.3`), and what it costs.
+    """Hold a fix of a broken rule: the facts to set (`pkg.deepspeed` to `>=0.19.3`), and what it costs.
 
     A package that is set to `absent` has to be uninstalled.
 

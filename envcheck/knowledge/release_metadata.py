@@ -89,7 +89,7 @@ class PublishedFacts(NamedTuple):
 
 
 class _Package(NamedTuple):
-    """A package's versions and days as one text each, marks, and the groups of facts of each kind."""
+    """Hold a package's versions and days as one text each, marks, and the groups of facts of each kind."""
 
     versions: str
     days: str

@@ -66,22 +66,13 @@ from envcheck.training_config.launch_scripts.values import (
 from envcheck.training_config.launch_scripts.written_files import WRITERS, WrittenFiles
 
 _COMMAND = pattern(r"[A-Za-z][\w.-]*")
-
-
 _UNSET = pattern(r"(?:-u|--unset=)([A-Za-z_]\w*)")
-
-
 _PYTHON = pattern(r"python[0-9.]*")
 _TRAINS = pattern(r"\.(?:train|fit|backward)\(")
 
-
 _MAX_PREFIXES = 16  # `nohup env srun python train.py` has three
-
-
 _MOST_TEXTS = 4  # of one written script that are all followed
 _MAX_SCRIPT = 1 << 16  # characters of another script that is followed
-
-
 _MIN_SHELL_WORDS = 3  # `bash -c text`
 
 
