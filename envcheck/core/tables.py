@@ -95,7 +95,13 @@ class Tables(dict[str, list[dict[str, Any]]]):
     @cached_property
     def withdrawn(self) -> frozenset[tuple[str, str]]:
         """Return the packages and versions of the releases that their authors have withdrawn."""
-        return frozenset((str(row["package"]), str(row["version"])) for row in self.get("withdrawn", ()))
+        return frozenset(self.reasons_to_withdraw)
+
+    @cached_property
+    def reasons_to_withdraw(self) -> Mapping[tuple[str, str], str]:
+        """Return why a release was withdrawn, by package and version; empty if its authors did not say."""
+        rows = self.get("withdrawn", ())
+        return {(str(row["package"]), str(row["version"])): row.get("reason", "") for row in rows}
 
     @cached_property
     def torch_builds(self) -> tuple[TorchBuild, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 
 from envcheck.core import versions
 from envcheck.core.facts import (
@@ -91,7 +92,7 @@ def _similar_model(name: str, tables: Tables) -> GpuModel | None:
 class _Code(NamedTuple):
     """List what torch releases, the installed torch and the installed packages have machine code for."""
 
-    releases: Sequence[tuple[str, tuple[str, ...]]]  # torch version, architectures of its default build
+    releases: tuple[tuple[str, tuple[str, ...]], ...]  # torch version, architectures of its default build
     packages: Mapping[str, tuple[str, ...]]  # package, architectures of its files
     unread: Unknown | None  # why the builds' code is not known on this platform
 
@@ -99,7 +100,7 @@ class _Code(NamedTuple):
 def with_device_code(inventory: Inventory, tables: Tables) -> Inventory:
     """Add to each GPU which torch releases, and which installed packages, have code for it."""
     code = _Code(
-        releases=[(build.version, build.architectures) for build in tables.torch_builds],
+        releases=tuple((build.version, build.architectures) for build in tables.torch_builds),
         packages={
             package_of_key(key): fact.value
             for key, fact in inventory.facts.items()
@@ -127,11 +128,19 @@ def with_device_code(inventory: Inventory, tables: Tables) -> Inventory:
     return with_device_facts(inventory, facts_of)
 
 
+@lru_cache(maxsize=64)
+def _releases_with_code(
+    capability: str, releases: tuple[tuple[str, tuple[str, ...]], ...]
+) -> tuple[str, ...]:
+    """Return the torch releases with code for a GPU; cached, because a search derives facts many times."""
+    return tuple(version for version, architectures in releases if has_code(architectures, capability))
+
+
 def _torch_releases_for(
     capability: str, missing: Reading | None, code: _Code, inventory: Inventory
 ) -> Iterator[Fact]:
     """Yield the first, the last and the nearest torch release with machine code for a GPU."""
-    with_code = [] if missing else [v for v, built in code.releases if has_code(built, capability)]
+    with_code = () if missing else _releases_with_code(capability, code.releases)
     source = "derived from gpu.compute_capability"
     for key, pick in (("gpu.torch_first", min), ("gpu.torch_last", max)):
         found: Reading = missing or (Known(pick(with_code, key=versions.order)) if with_code else Absent())

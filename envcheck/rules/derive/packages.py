@@ -6,7 +6,18 @@ import re
 from collections.abc import Iterator
 
 from envcheck.core import versions
-from envcheck.core.facts import Absent, Fact, Inventory, Known, Reading, Tri, Unknown, is_package_key
+from envcheck.core.facts import (
+    Absent,
+    Fact,
+    Inventory,
+    Known,
+    Reading,
+    Tri,
+    Unknown,
+    is_package_key,
+    is_package_version_key,
+    package_name,
+)
 from envcheck.core.rules import Matrix
 from envcheck.core.tables import Tables
 from envcheck.rules.derive.inputs import missing_input, text_of, with_derived
@@ -137,10 +148,12 @@ def withdrawn(inventory: Inventory, tables: Tables) -> Fact:
     by_conda = inventory.known("packages.from_conda")
     built = by_conda if isinstance(by_conda, tuple) else ()
     found = []
-    for row in tables.get("withdrawn", ()):
-        name, version = row["package"], row["version"]
-        if inventory.known(f"pkg.{name}") == version and name not in built:
-            reason = row.get("reason")
+    for key in sorted(inventory.facts):
+        if not is_package_version_key(key):
+            continue
+        name, version = package_name(key), str(inventory.known(key))
+        reason = tables.reasons_to_withdraw.get((name, version))
+        if reason is not None and name not in built:
             found.append(f"{name} {version}" + (f": {reason}" if reason else ""))
     reading: Reading = Known(tuple(found)) if found else Absent()
     return Fact("packages.withdrawn", reading, _first_source(inventory, reading))
