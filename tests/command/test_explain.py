@@ -1206,10 +1206,16 @@ def test_a_refused_setting_is_named_with_what_to_write(tmp_path: Path) -> None:
 
 
 def test_a_module_that_is_missing_says_how_to_see_which_file_was_imported(tmp_path: Path) -> None:
+    (tmp_path / "log").write_text("ModuleNotFoundError: No module named 'cv2.gapi'\n")
+    ran = envcheck("explain", "log", cwd=tmp_path)
+    assert "another package that is imported as cv2" in ran.out
+    assert "print(cv2.__file__)" in ran.out
+
+
+def test_a_module_of_a_package_with_another_name_says_which_releases_have_it(tmp_path: Path) -> None:
     (tmp_path / "log").write_text("ModuleNotFoundError: No module named 'swift.llm'\n")
     ran = envcheck("explain", "log", cwd=tmp_path)
-    assert "another package that is imported as swift" in ran.out
-    assert "print(swift.__file__)" in ran.out
+    assert "has it  swift.llm: in ms-swift 1.3.0 to 3.12.6" in ran.out
 
 
 UNKNOWN_FACTS = "complete = []\n"

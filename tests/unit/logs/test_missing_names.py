@@ -250,7 +250,7 @@ def test_a_package_that_wrote_lines_of_the_log_is_missing_in_another_python(expl
     launcher = "01/16 23:31:36 - {} - WARNING - Use random port: 21558\n"
     failed = traceback(
         "ModuleNotFoundError: No module named 'mmengine'",
-        ("/root/code/xtuner/xtuner/tools/train.py", 10, "<module>", "from mmengine.config import Config"),
+        ("/srv/code/xtuner/xtuner/tools/train.py", 10, "<module>", "from mmengine.config import Config"),
     )
 
     found = explained(launcher.format("mmengine") + failed)
