@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from envcheck.core.facts import Value, family, package_name
+from envcheck.core.facts import Value, family, normalised, package_name
 from envcheck.core.rules import uninstalls
 from envcheck.dependency_files import DependencyList, ListedPackage
 
@@ -17,6 +17,12 @@ _EDITABLE = (".txt", ".in", ".toml")
 _REQUIREMENT = re.compile(
     r"(?P<name>[A-Za-z][\w.-]*)(?P<extras>\s*\[[^\]]*\])?\s*(?P<bounds>(?:[<>=!~]=?=?\s*[^\s,;\"'#]+\s*,?\s*)*)"
 )
+
+_KEY = re.compile(
+    r"\s*(?P<quote>[\"']?)(?P<name>[A-Za-z][\w.-]*)(?P=quote)\s*=(?!=)\s*"
+    r"(?P<value>(?:\{[^}\n]*?\bversion\s*=\s*)?[\"'](?P<bounds>[^\"'\n]*)[\"']|\{[^}\n]*\})?"
+)
+"""A package as a key of a table, as Poetry writes it: `torch = "^2.6"`, `torch = { version = "^2.6" }`."""
 
 
 class FileEdit(NamedTuple):
@@ -75,16 +81,26 @@ def _is_hashed(lines: Sequence[str], number: int) -> bool:
     return "--hash" in line or line.rstrip().endswith("\\")
 
 
+def _key(line: str, name: str) -> re.Match[str] | None:
+    """Return the package as a key of a table; None if the line holds it in another way, or not at all."""
+    found = _KEY.match(line)
+    return found if found is not None and normalised(found["name"]) == name else None
+
+
 def _requirement(line: str, name: str) -> re.Match[str] | None:
     """Return the requirement on a package in a line; None if it has none, or names an address for it."""
     for found in _REQUIREMENT.finditer(line):
-        if re.sub(r"[-_.]+", "-", found["name"]).lower() == name:
+        if normalised(found["name"]) == name:
             return None if line[found.end("name") :].lstrip().startswith("@") else found
     return None
 
 
 def _without(line: str, name: str) -> str:
     """Return a line without the requirement on a package; empty if it holds nothing else but a comment."""
+    if (key := _key(line, name)) is not None:
+        value = key["value"] or "["
+        ends_here = value[0] in "\"'" or (value[0] == "{" and "}" in line[key.start("value") :])
+        return "" if ends_here else line
     found = _requirement(line, name)
     if found is None:
         return line
@@ -105,6 +121,9 @@ def _without(line: str, name: str) -> str:
 
 def _with_version(line: str, name: str, version: str) -> str:
     """Return a line with one version for a package in place of its bounds."""
+    if (key := _key(line, name)) is not None:
+        start, end = key.span("bounds")
+        return f"{line[:start]}=={version}{line[end:]}" if key["bounds"] is not None else line
     if (found := _requirement(line, name)) is not None:
         bounds = found["bounds"].rstrip()
         at = found.start("bounds") if bounds else found.end("extras" if found["extras"] else "name")

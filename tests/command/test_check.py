@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from envcheck import dependency_files
-from envcheck.commands import loading
+from envcheck.commands import edits, loading
+from envcheck.commands.edits import FileEdit
 from envcheck.core.errors import InputError
 from envcheck.rules import derive
 from tests.support.running import Outcome, envcheck
@@ -1009,6 +1010,42 @@ def test_a_package_that_has_to_go_is_taken_out_of_the_file(
     _, _, patch = ran.out.partition("patch -p0):\n")
     subprocess.run(["patch", "-p0"], input=patch, text=True, cwd=tmp_path, check=True, capture_output=True)
     assert (tmp_path / file).read_text() == left.format("transformers==4.51.3")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ('accelerate = "0.20.0"  # old', 'accelerate = "==1.3.0"  # old'),
+        ('"accelerate" = "0.20.0"', '"accelerate" = "==1.3.0"'),
+        (
+            'accelerate = { extras = ["rich"], version = "0.20.0" }',
+            'accelerate = { extras = ["rich"], version = "==1.3.0" }',
+        ),
+    ],
+)
+def test_the_tables_of_poetry_stay_toml(before: str, after: str, tmp_path: Path) -> None:
+    text = '[tool.poetry.dependencies]\npython = "^3.11"\ntransformers = "4.57.6"\n'
+    ran = check(tmp_path, "pyproject.toml", f"{text}{before}\n")
+    assert ran.code == 1
+    _, _, patch = ran.out.partition("patch -p0):\n")
+    subprocess.run(["patch", "-p0"], input=patch, text=True, cwd=tmp_path, check=True, capture_output=True)
+    assert (tmp_path / "pyproject.toml").read_text() == f"{text}{after}\n"
+
+
+@pytest.mark.parametrize(
+    ("lines", "is_removed"),
+    [
+        ('apex = "0.9.10.dev0"\n', True),
+        ('apex = { version = "0.9.10.dev0", optional = true }\n', True),
+        ('apex = { git = "https://example.org/apex" }\n', True),
+        ('apex = { version = "0.9.10.dev0",\n  optional = true }\n', False),
+        ('apex = [\n  { version = "0.9.10.dev0" },\n]\n', False),
+    ],
+)
+def test_a_key_is_taken_out_with_its_whole_value_or_not_at_all(lines: str, is_removed: bool) -> None:
+    edit = FileEdit("pyproject.toml", {(2, "apex"): ""})
+    found = edits.patch(f"[tool.poetry.dependencies]\n{lines}", edit)
+    assert found.endswith(f"\n [tool.poetry.dependencies]\n-{lines}") if is_removed else found == ""
 
 
 def test_locks_and_hashed_files_are_not_edited(tmp_path: Path) -> None:
