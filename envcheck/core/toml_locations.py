@@ -85,7 +85,12 @@ class RowLocations(NamedTuple):
 
 
 _OF_TABLES = (
-    *("default", "exception_meaning", "general_meaning", "failure_line", "failure_message", "caught"),
+    "default",
+    "exception_meaning",
+    "general_meaning",
+    "failure_line",
+    "failure_message",
+    "caught",
 )
 """Kinds of rows in the files of `tables/`; those without one of them are not searched."""
 

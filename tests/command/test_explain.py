@@ -1216,6 +1216,12 @@ def test_a_module_of_a_package_with_another_name_says_which_releases_have_it(tmp
     (tmp_path / "log").write_text("ModuleNotFoundError: No module named 'swift.llm'\n")
     ran = envcheck("explain", "log", cwd=tmp_path)
     assert "has it  swift.llm: in ms-swift 1.3.0 to 3.12.6" in ran.out
+    assert "this release of ms-swift, or another package that is imported as swift," in ran.out
+    (tmp_path / "log").write_text(
+        'Traceback (most recent call last):\n  File "/e/lib/python3.11/site-packages/swift/cli/main.py", line 1, in f\n'
+        "ModuleNotFoundError: No module named 'swift.llm'\n"
+    )
+    assert "or another package" not in envcheck("explain", "log", cwd=tmp_path).out
 
 
 UNKNOWN_FACTS = "complete = []\n"

@@ -258,7 +258,8 @@ def _lacking_sentence(answer: MissingAnswer, asks: str, explanation: Explanation
         f"the module {missing.module}" if missing.kind == "module" else f"{missing.name} of {missing.module}"
     )
     root = missing.module.partition(".")[0]
-    release = f"this release of {lacks}" if lacks == missing.lacks else lacks
+    named = lacks != missing.lacks  # with its version
+    release = lacks if named else f"this release of {lacks}"
     if missing.lacks == PYTHON and cause is not None and cause.kind == "version":
         version = report.inventory.known("python.version")
         release = f"Python {version}" if version else "this release of Python"
@@ -268,7 +269,9 @@ def _lacking_sentence(answer: MissingAnswer, asks: str, explanation: Explanation
     elif not answer.ranges and not answer.is_known and (root != root.lower() or "." in missing.module):
         # no usual name of a package, or a path inside something that may be a folder of the project
         release = f"the file or package that is imported as {root}"
-    elif not answer.ranges and not _is_of_package(root, missing.lacks):
+    elif not _is_of_package(root, missing.lacks) and (
+        not answer.ranges or not (asks or missing.file or named)
+    ):
         release = f"this release of {lacks}, or another package that is imported as {root},"
     if _of_itself(missing):
         release = f"the {root} that is imported"
