@@ -18,7 +18,6 @@ from envcheck.resolution.remediation.search import (
     without_needless,
 )
 from envcheck.resolution.remediation.state import RemediationState
-from envcheck.resolution.remediation.ways_out import BreakingReleases
 from envcheck.rules import judge
 from envcheck.rules.changes import changed_keys
 from envcheck.rules.requirements import check_requirements
@@ -32,12 +31,11 @@ def plan_remediation(problem: RemediationProblem, listed: Releases) -> Plan:
 
     If no more moves are needed for it, packages change only to releases that all requirements admit.
     """
-    breaking = BreakingReleases()
-    admitted = RemediationSpace.of(problem.with_admitted_only(), listed, breaking)
+    admitted = RemediationSpace.of(problem.with_condition(admitted_only=True), listed)
     plan = _smallest_plan(admitted)
     if not admitted.judge.unmet_at_start or (not plan.unresolved and _count_leading(plan) <= 1):
         return plan  # without the condition, the plan would be the same or have as many moves
-    unconditional = _smallest_plan(RemediationSpace.of(problem, listed, breaking))
+    unconditional = _smallest_plan(admitted.without_condition())
     return min(plan, unconditional, key=lambda each: (len(each.unresolved), _count_leading(each)))
 
 

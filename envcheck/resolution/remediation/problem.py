@@ -34,15 +34,15 @@ class RemediationProblem:
         self.read, self.known, self.target, self.level = read, known, target, level
         self.strict, self.admitted_only = strict, admitted_only
 
-    def with_admitted_only(self) -> RemediationProblem:
-        """Return the problem with the condition on releases that `admitted_only` states."""
+    def with_condition(self, *, admitted_only: bool) -> RemediationProblem:
+        """Return the problem with or without the condition on releases that `admitted_only` states."""
         return RemediationProblem(
             read=self.read,
             known=self.known,
             target=self.target,
             level=self.level,
             strict=self.strict,
-            admitted_only=True,
+            admitted_only=admitted_only,
         )
 
     @cached_property

@@ -36,13 +36,8 @@ class RemediationSpace(NamedTuple):
     neighbourhood: Neighbourhood
 
     @classmethod
-    def of(
-        cls, problem: RemediationProblem, listed: Releases, breaking: BreakingReleases | None = None
-    ) -> RemediationSpace:
-        """Build the parts for a problem and the releases that may be proposed.
-
-        `breaking` holds the answers of another search in the same inventory.
-        """
+    def of(cls, problem: RemediationProblem, listed: Releases) -> RemediationSpace:
+        """Build the parts for a problem and the releases that may be proposed."""
         editor = InventoryEditor(problem.read, problem.known, listed)
         judge = StateJudge(problem, editor)
         choices = ReleaseChoices(problem, listed)
@@ -54,8 +49,14 @@ class RemediationSpace(NamedTuple):
             choices=choices,
             costs=costs,
             bounds=BoundModel(problem, costs),
-            neighbourhood=Neighbourhood(judge, choices, breaking or BreakingReleases()),
+            neighbourhood=Neighbourhood(judge, choices, BreakingReleases()),
         )
+
+    def without_condition(self) -> RemediationSpace:
+        """Return the parts for the same problem without `admitted_only`; they share what they have judged."""
+        judge = self.judge.without_condition()
+        neighbourhood = Neighbourhood(judge, self.choices, self.neighbourhood.breaking)
+        return self._replace(problem=judge.problem, judge=judge, neighbourhood=neighbourhood)
 
 
 class RemediationResult(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
+from copy import copy
 
 from envcheck.core.facts import Absent, Fact, Inventory, Known, Value, package_key, package_name
 from envcheck.core.findings import Finding, Verdict
@@ -16,6 +17,10 @@ from envcheck.rules import judge
 from envcheck.rules.changed_inventory import ChangedInventory
 from envcheck.rules.changes import changed_keys
 from envcheck.rules.requirements import check_requirements, installed_requirements
+from envcheck.rules.rule_index import ChangedAnswers
+
+_Values = tuple[tuple[str, Value], ...]
+"""Changed facts and their values, which tell states apart."""
 
 
 class RemediationState(NamedTuple):
@@ -76,18 +81,30 @@ class InventoryEditor:
 class StateJudge:
     """Judges states of one problem, and caches each judged state.
 
-    After a change, it evaluates only the rules and requirements that concern the changed facts. The other
-    findings are taken from the start.
+    After a change, it evaluates only the rules and requirements of which a condition answers differently. The
+    other findings are taken from the start.
     """
 
     def __init__(self, problem: RemediationProblem, editor: InventoryEditor) -> None:
         self.problem, self.editor = problem, editor
         self.start = problem.start
-        self.states = 0
-        """The number of states judged so far."""
-        self._judged: dict[tuple[tuple[str, Value], ...], tuple[Inventory, tuple[Finding, ...]]] = {}
+        self._changed_answers = ChangedAnswers(problem.rules, self.start)
+        self.asked: set[_Values] = set()
+        self._judged: dict[_Values, tuple[Inventory, tuple[Finding, ...]]] = {}
         self._index_requirements()
         self._judge_start()
+
+    @property
+    def states(self) -> int:
+        """Return how many different states were asked for so far."""
+        return len(self.asked)
+
+    def without_condition(self) -> StateJudge:
+        """Return a judge of the same problem without `admitted_only`, which knows the states judged here."""
+        other = copy(self)
+        other.problem = self.problem.with_condition(admitted_only=False)
+        other.asked = set()
+        return other
 
     def _index_requirements(self) -> None:
         """Find the requirements unmet at the start, and the packages that require each package."""
@@ -126,8 +143,8 @@ class StateJudge:
         Its unresolved findings are those of the rules in `goal`, and those that the changes add.
         """
         values = tuple(sorted((key, proposal.value) for key, proposal in changes.items()))
+        self.asked.add(values)
         if values not in self._judged:
-            self.states += 1
             self._judged[values] = self._judge(changes)
         settled, findings = self._judged[values]
         unresolved = tuple(
@@ -149,7 +166,7 @@ class StateJudge:
             )
         )
         metadata = judge.judge(settled, requirement_rules(unmet)).findings
-        concerned = self._to_repair(self.problem.rules.concerned(touched))
+        concerned = self._to_repair(self._changed_answers.concerned(touched, settled))
         unchanged = dict(self._written_at_start)
         for rule in concerned:
             unchanged.pop(rule.id, None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import cProfile
 from functools import lru_cache
 from typing import Any
 
@@ -140,11 +140,12 @@ def test_kept_answers_are_those_of_the_judge() -> None:
         assert [breaks("on-old-gpus", "0.17.1", arch=arch) for arch in ("7.5", "8.0")] == [True, False]
 
 
-def _timed(read: Inventory) -> tuple[float, Plan]:
+def calls_and_plan(read: Inventory) -> tuple[int, Plan]:
+    """Return how many functions are called to plan a change, which no other process slows down, and the plan."""
     listed(str(read.known("python.version")))
-    start = time.process_time()
-    plan = planned(read)
-    return time.process_time() - start, plan
+    profile = cProfile.Profile()
+    plan = profile.runcall(planned, read)
+    return sum(entry.callcount for entry in profile.getstats()), plan
 
 
 MANY_CONFLICTS = """
@@ -234,9 +235,9 @@ def test_eight_gpus_and_two_hundred_packages_are_planned_in_time() -> None:
     read = worlds.inventory(lines.replace('numpy = "2.1.0"', f'numpy = "2.1.0"\n{others}'))
     requires = tuple(f"other{number}>=1" for number in range(200))
     read = read.with_facts(Fact(f"pkg.other{number}.requires", Known(requires[:10])) for number in range(200))
-    seconds, plan = _timed(read)
+    calls, plan = calls_and_plan(read)
     assert plan.moves
-    assert seconds < 5, plan.states  # less than a second on an idle machine
+    assert calls < 6_000_000, plan.states
 
 
 UNINSTALLING = """
