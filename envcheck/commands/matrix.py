@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from envcheck.commands import loading, user_settings
@@ -39,9 +39,7 @@ def show(subject: str | None, partner: str | None, overlays: Sequence[str], lang
 
 
 def html(place: str, overlays: Sequence[str]) -> str:
-    """Write the HTML page of the matrix; return what to print.
-
-    `place` is a file that ends in `.html`, or a folder for index.html; for `-`, return the page itself.
+    """Write the HTML page of the matrix; return what to print. `place` is as in `write_page`.
 
     Raises:
         InputError: it cannot be written there.
@@ -49,14 +47,24 @@ def html(place: str, overlays: Sequence[str]) -> str:
     from envcheck.knowledge import site
 
     known = _with_releases(overlays)
+    return write_page(place, lambda: site.render(site.assemble(known), package_text("knowledge/site.html")))
+
+
+def write_page(place: str, make: Callable[[], str]) -> str:
+    """Write the page that `make` returns; return what to print.
+
+    `place` is a file that ends in `.html`, or a folder for index.html; for `-`, return the page itself.
+
+    Raises:
+        InputError: it cannot be written there. The page is not made then, because that takes seconds.
+    """
+    if place == "-":
+        return make()
     file = Path(place)
     if file.suffix.lower() not in (".html", ".htm") or file.is_dir():
         file /= "index.html"
-    if place != "-":
-        append_file(file, "")  # to make the page takes seconds: fail before
-    page = site.render(site.assemble(known), package_text("knowledge/site.html"))
-    if place == "-":
-        return page
+    append_file(file, "")
+    page = make()
     write_file(file, page)
     return f"{file}: {len(page.encode()) / 1024:.0f} KiB, opens without a network\n"
 

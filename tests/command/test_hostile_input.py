@@ -194,7 +194,6 @@ FINE = 'complete = ["pkg"]\n[pkg]\ntorch = "2.6.0"\n[gpus]\ncount = 0\n'
             "-o",
             "-",
         ),
-        ("matrix", "html", "-o", "-"),
     ],
     ids=lambda each: str(each[0]),
 )
@@ -207,11 +206,6 @@ def test_a_dash_stands_for_standard_output(arguments: tuple[str, ...], tmp_path:
     assert sorted(path.name for path in tmp_path.iterdir()) == before
     assert "written" not in outcome.err
     assert len(outcome.out) > 200, outcome
-
-
-def test_the_page_of_the_matrix_is_a_file_if_its_name_is_one(tmp_path: Path) -> None:
-    assert measured("matrix", "html", "-o", "x.html", cwd=tmp_path).code == 0
-    assert (tmp_path / "x.html").read_text().startswith("<!")
 
 
 def test_no_manifest_is_written_where_none_is_wanted(tmp_path: Path) -> None:

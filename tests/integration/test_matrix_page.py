@@ -124,16 +124,12 @@ def data(world: Matrix) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def shipped_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the folder that the command makes of the shipped matrix, which takes a minute."""
-    folder = tmp_path_factory.mktemp("shipped") / "site"
-    assert envcheck("matrix", "html", "-o", str(folder)).code == 0
-    return folder
-
-
-@pytest.fixture(scope="module")
-def shipped_page(shipped_site: Path) -> str:
-    return (shipped_site / "index.html").read_text()
+def shipped_page(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Return the page of the shipped matrix as the command prints it; to make it takes half a minute."""
+    folder = tmp_path_factory.mktemp("shipped")
+    ran = envcheck("matrix", "html", "-o", "-", cwd=folder)
+    assert (ran.code, ran.err, [*folder.iterdir()]) == (0, "", [])
+    return ran.out
 
 
 # --- data -------------------------------------------------------------------------------------------
@@ -256,10 +252,35 @@ def test_a_rule_that_depends_only_on_an_open_setting_is_open(data: dict[str, Any
 # --- the file ---------------------------------------------------------------------------------------
 
 
-def test_the_page_is_one_small_file_without_requests(shipped_site: Path, shipped_page: str) -> None:
+@pytest.mark.parametrize(
+    ("place", "file"),
+    [
+        ("x.html", "x.html"),
+        ("X.HTM", "X.HTM"),
+        ("site", "site/index.html"),
+        ("new/site", "new/site/index.html"),
+        ("folder.html", "folder.html/index.html"),
+        ("-", ""),
+    ],
+)
+def test_the_page_is_a_file_or_the_index_of_a_folder(
+    place: str, file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder.html").mkdir()
+    said = matrix.write_page(place, lambda: "<!DOCTYPE html>é")
+    written = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
+    assert written == ({file} if file else set())
+    if file:
+        assert (tmp_path / file).read_text(encoding="utf-8") == "<!DOCTYPE html>é"
+        assert said == f"{file}: 0 KiB, opens without a network\n"
+    else:
+        assert said == "<!DOCTYPE html>é"
+
+
+def test_the_page_is_one_small_file_without_requests(shipped_page: str) -> None:
     page = shipped_page
     assert len(page.encode()) < LIMIT_BYTES
-    assert [path.name for path in shipped_site.iterdir()] == ["index.html"]
     assert "default-src 'none'" in page
     for outside in ("<link", "src=", "@import", "url(", "fetch(", "XMLHttpRequest", "{{"):
         assert outside not in page.split('<script type="application/json"')[0], outside

@@ -23,7 +23,8 @@ def missing_input(inventory: Inventory, *keys: str, device: int | None = None) -
 
 def with_derived(inventory: Inventory, derived: Iterable[Fact]) -> Inventory:
     """Add derived facts, except where a probe, a file or an option provided the fact."""
-    return inventory.with_facts(fact for fact in derived if is_not_given(inventory.reading(fact.key)))
+    added = {fact.key: fact for fact in derived if is_not_given(inventory.reading(fact.key))}
+    return inventory._replace(facts={**inventory.facts, **added}) if added else inventory
 
 
 def is_not_given(reading: Reading) -> bool:
