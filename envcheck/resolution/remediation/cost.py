@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect
+from functools import cached_property
 from typing import Any
 
 from envcheck.core import versions
@@ -55,16 +56,24 @@ class CostModel:
 
     def _measured(self, changes: Changes) -> bool:
         """Return whether a measured run of the target trained with the base releases after these changes."""
+        bases = self._installed_bases | {
+            package_name(key): versions.base_release(str(proposal.value)) for key, proposal in changes.items()
+        }
+        return any(all(bases[name] == base for name, base in run.items()) for run in self._measured_runs)
 
-        def base_release(name: str) -> str:
-            key = package_key(name)
-            version = changes[key].value if key in changes else self.read.known(key) or ""
-            return versions.base_release(str(version))
+    @cached_property
+    def _measured_runs(self) -> list[dict[str, str]]:
+        """Return the base release of each package in each measured run of the target that trained."""
+        return [
+            {name: versions.base_release(version) for name, version in run.items()}
+            for run in self._measured_good
+        ]
 
-        return any(
-            all(base_release(name) == versions.base_release(version) for name, version in pkg.items())
-            for pkg in self._measured_good
-        )
+    @cached_property
+    def _installed_bases(self) -> dict[str, str]:
+        """Return the installed base release of each package of a measured run; empty if it is not known."""
+        names = {name for run in self._measured_runs for name in run}
+        return {name: versions.base_release(str(self.read.known(package_key(name)) or "")) for name in names}
 
     def _releases_between(self, key: str, proposal: Proposal) -> int:
         """Return how many listed releases a move passes, including the proposed one."""

@@ -20,8 +20,8 @@ from envcheck.resolution.remediation.state import InventoryEditor, RemediationSt
 from envcheck.resolution.remediation.ways_out import BreakingReleases, Neighbourhood
 
 STATES = 200
-"""Maximum number of states judged in one search. At one to three milliseconds each, that is about a third of
-a second."""
+"""Maximum number of states judged in one search. At two to four milliseconds each, with the search around it,
+that is less than a second."""
 
 
 class RemediationSpace(NamedTuple):
