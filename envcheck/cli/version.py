@@ -15,7 +15,7 @@ _MOST_NAMED = 5  # changed files that the output names
 
 def run(arguments: list[str]) -> int:  # noqa: ARG001 - the signature of every `run`
     """Print version, digest and Python; return 3 if the knowledge or a file changed since the build."""
-    tree = loading.source_tree()
+    tree = loading.read_only_tree()
     stated, found = tree["digest"], tree_digest(tree)
     changed = changed_files() or []
     lines = [

@@ -117,11 +117,11 @@ def _parsed(text: str, file: str) -> Any:
 
 def _pasted(text: str, file: str, keys: Vocabulary) -> Inventory | None:
     """Return the facts that the output of tools holds, or None if it holds none."""
-    from envcheck.commands.loading import source_tree  # the tables on logs are in the whole tree only
+    from envcheck.commands.loading import read_only_tree  # the tables on logs are in the whole tree only
     from envcheck.logs import environment
     from envcheck.logs.line_format import plain
 
-    tables = source_tree()["tables"]
+    tables = read_only_tree()["tables"]
     text = plain(text.encode())
     printed = list(environment.facts(text, 1, tables, keys))
     read = environment.inventory([*printed, *_written(text, tables, {each.key for each in printed})])

@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Mapping, Sequence
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -51,14 +51,19 @@ def knowledge(overlay_files: Sequence[str] = ()) -> Matrix:
 def load_matrix(keys: Vocabulary, overlay_files: Sequence[str] = (), *, errors_only: bool = False) -> Matrix:
     """Load the knowledge shipped with envcheck (JSON in a wheel, TOML in a checkout) and the user's overlays.
 
-    `errors_only` may leave out rules below error level, which makes loading faster for `fit`.
+    `errors_only` may leave out rules below error level, which makes loading faster for `fit`. A program that
+    asks again gets the same matrix, unless an overlay or the settings have changed.
 
     Raises:
         MatrixError: compat/ has mistakes; names all of them.
         InputError: an overlay is missing or wrong.
     """
+    return _build_matrix(keys, tuple(overlay_texts(overlay_files)), errors_only)
+
+
+@lru_cache(maxsize=2)
+def _build_matrix(keys: Vocabulary, overlays: Sequence[tuple[str, str, str]], errors_only: bool) -> Matrix:
     compiled = shipped_text("judging.json")
-    overlays = overlay_texts(overlay_files)
     if compiled is not None and not overlays:
         return thaw_matrix(json.loads(compiled), errors_only=errors_only)._replace(
             atlas=load_atlas, builds=published_build
@@ -116,13 +121,20 @@ def source_tree() -> dict[str, Any]:
     return tree
 
 
-def published_releases() -> list[dict[str, Any]]:
+@cache
+def read_only_tree() -> Mapping[str, Any]:
+    """Load all of compat/ as one tree, once for all callers, none of which may change it."""
+    return source_tree()
+
+
+@cache
+def published_releases() -> Sequence[Mapping[str, Any]]:
     """Load the rows of the table `release`, which the wheel has in a file of their own."""
     shipped = shipped_text("release.json")
     rows: list[dict[str, Any]] = (
-        source_tree()["tables"].get("release", []) if shipped is None else json.loads(shipped)
+        read_only_tree()["tables"].get("release", []) if shipped is None else json.loads(shipped)
     )
-    return rows
+    return tuple(rows)
 
 
 @cache

@@ -177,6 +177,14 @@ class Vocabulary:
         """Take the declared keys, including patterns with `*` as their second part."""
         self.keys = MappingProxyType(dict(keys))
 
+    def __eq__(self, other: object) -> bool:
+        """Return whether the other vocabulary declares the same keys with the same meanings."""
+        return isinstance(other, Vocabulary) and self.keys == other.keys
+
+    def __hash__(self) -> int:
+        """Return a number that is equal for equal vocabularies."""
+        return hash(frozenset(self.keys))
+
     def get(self, key: str) -> Key | None:
         """Return the declaration of a key, or None if there is none."""
         found = self.keys.get(key)

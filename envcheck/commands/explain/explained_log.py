@@ -20,7 +20,7 @@ from envcheck.commands.explain.environment_checks import (
     without_contradicted,
     without_fulfilled,
 )
-from envcheck.commands.explain.known import ExplainKnowledge
+from envcheck.commands.explain.known import ExplainKnowledge, every_signature, patterns
 from envcheck.commands.explain.missing import missing_answer, with_kind_of_missing
 from envcheck.commands.explain.origin import LogOrigin, with_end
 from envcheck.commands.explain.reading import LogText, read_log
@@ -30,11 +30,9 @@ from envcheck.core.rules import Matrix
 from envcheck.host.files import STDIN, STDIN_NAME, path_exists, read_chunks, read_standard_input
 from envcheck.host.machine import Host
 from envcheck.host.pty_passthrough import Gap
-from envcheck.knowledge import log_signatures
 from envcheck.logs import diagnosis as log_diagnosis
 from envcheck.logs import environment, library_questions, missing_names, refused_values
 from envcheck.logs.diagnosis import Cause, Diagnosis
-from envcheck.logs.line_format import log_patterns
 from envcheck.logs.stated_versions import list_forms, stated_versions
 from envcheck.reports import code_conditions
 from envcheck.reports.explanation import Explanation, RefusedAnswer
@@ -90,16 +88,16 @@ def explain_chunks(
     Raises:
         InputError: the chunks are not text, or an argument is wrong.
     """
-    tree = loading.source_tree()
+    tree = loading.read_only_tree()
     all_probes = probes.every_probe()
     keys = loading.vocabulary(all_probes)
     known = ExplainKnowledge(all_probes, keys, loading.load_matrix(keys, request.overlays), tree)
 
-    text = read_log(chunks, name, log_patterns(tree["tables"]))
+    text = read_log(chunks, name, patterns())
     if origin is not None:
         text = text._replace(log=with_end(text.log, origin.code))
     platform = environment.platform(_texts(text), tree["tables"])
-    signatures = log_signatures.compile_signatures(tree["case"])
+    signatures = every_signature()
     if platform is not None:
         signatures = tuple(one for one in signatures if not is_of_cuda(one, known.matrix))
     signatures = tuple(with_kind_of_rule(one, known.matrix) for one in signatures)

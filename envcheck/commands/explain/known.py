@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import cache
 from typing import Any, NamedTuple
 
 from envcheck import probes
-from envcheck.core.facts import (
-    Vocabulary,
-)
+from envcheck.commands import loading
+from envcheck.core.facts import Vocabulary
 from envcheck.core.rules import Matrix
+from envcheck.knowledge.log_signatures import Signature, compile_signatures
+from envcheck.logs.line_format import LogPatterns, log_patterns
 
 
 class ExplainKnowledge(NamedTuple):
@@ -17,4 +20,16 @@ class ExplainKnowledge(NamedTuple):
     all_probes: tuple[probes.Probe, ...]
     keys: Vocabulary
     matrix: Matrix
-    tree: dict[str, Any]
+    tree: Mapping[str, Any]
+
+
+@cache
+def every_signature() -> tuple[Signature, ...]:
+    """Return the signatures of compat's cases; to compile them takes as long as to read a log."""
+    return compile_signatures(loading.read_only_tree()["case"])
+
+
+@cache
+def patterns() -> LogPatterns:
+    """Return the patterns by which the lines of a log are read."""
+    return log_patterns(loading.read_only_tree()["tables"])

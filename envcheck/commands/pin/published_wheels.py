@@ -34,7 +34,7 @@ def wheel_notes(goal: LockTarget, made: lock.Lock, *, show_address: bool) -> lis
     built = [pin for pin in made.pins if pin.name in made.build]
     if not built:
         return []
-    tables = loading.source_tree()["tables"]
+    tables = loading.read_only_tree()["tables"]
     publishers = {(row["package"], row["by"]): row for row in tables.get("wheel_publisher", [])}
     rows = tables.get("published_wheel", [])
     instead = {row["package"]: row["text"] for row in tables.get("attention_instead", [])}

@@ -69,7 +69,7 @@ def _requires_of_extras(goal: LockTarget) -> Mapping[tuple[str, str], tuple[str,
     texts = (text.partition("[") for text in (*goal.target.extras, *goal.extras))
     asked = {(name, each.strip()) for name, _, rest in texts for each in rest.partition("]")[0].split(",")}
     found: dict[tuple[str, str], tuple[str, ...]] = {}
-    for row in loading.source_tree()["tables"].get("extra", []):
+    for row in loading.read_only_tree()["tables"].get("extra", []):
         if (row["package"], row["extra"]) in asked:
             for version in row["versions"]:
                 key = row["package"], version

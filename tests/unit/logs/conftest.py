@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import lru_cache
 from pathlib import Path
 
 import pytest
 
-from envcheck.commands import explain, loading
+from envcheck.commands import explain
 from envcheck.commands.examine import ExamineRequest
 from envcheck.host.machine import Host
 from envcheck.reports.explanation import Explanation
 from tests.support.logs import Explain
 
 
-@pytest.fixture(scope="module")
-def _tables_read_once() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(loading, "source_tree", lru_cache(loading.source_tree))
-        yield
-
-
 @pytest.fixture
-def explained(tmp_path: Path, _tables_read_once: None) -> Explain:
+def explained(tmp_path: Path) -> Explain:
     def explained(text: str, **packages: str) -> Explanation:
         facts = tmp_path / "facts.toml"
         named = "".join(f'{name} = "{version}"\n' for name, version in packages.items())
