@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cProfile
 from collections.abc import Mapping
 from functools import cache
 
@@ -40,3 +41,13 @@ def test_hostile_text_stays_inert_in_every_field(keys: bool, part: int) -> None:
             CHECKS[name](out)
             if "\n" in text and text.strip() and name not in UNEVEN:
                 assert len(out.splitlines()) <= line_counts(keys)[name], (name, text)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_the_work_for_a_long_wide_text_grows_with_its_length_alone(name: str) -> None:
+    def calls(size: int) -> int:
+        profile = cProfile.Profile()
+        profile.runcall(rendered, name, poisoned("深" * size, keys=False))
+        return sum(entry.callcount for entry in profile.getstats())
+
+    assert calls(1_600) < 2.5 * calls(800)

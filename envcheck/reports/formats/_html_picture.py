@@ -292,6 +292,7 @@ def _cut(lines: Sequence[str]) -> list[str]:
 def _short(line: str) -> str:
     if width(line) <= _LINE_COLUMNS:
         return line
+    line = line[:_LINE_COLUMNS]  # every character takes at least one column; a hostile name has thousands
     while width(line) >= _LINE_COLUMNS:
         line = line[:-1]
     return f"{line}…"
