@@ -200,11 +200,14 @@ def wrap(text: str, columns: int) -> list[str]:
         import textwrap
 
         return textwrap.wrap(text, columns, break_long_words=False, break_on_hyphens=False) or [""]
-    lines = [""]
+    lines, used = [""], 0  # `used` is the width of the last line
     # A unit is a word or one wide character, with the opening marks before it and the closing marks after it.
     for unit in re.findall(rf"[{_OPENING}]*(?:[{_WIDE}]|[^\s{_WIDE}]+)[{_CLOSING}]*|\s+", text):
-        if width(lines[-1] + unit.rstrip()) > columns and lines[-1].strip():
+        if used + width(unit.rstrip()) > columns and lines[-1].strip():
             lines[-1] = lines[-1].rstrip()
             lines.append("")
-        lines[-1] += unit if lines[-1] or len(lines) == 1 else unit.lstrip()  # an indentation stays
+            used = 0
+        added = unit if lines[-1] or len(lines) == 1 else unit.lstrip()  # an indentation stays
+        lines[-1] += added
+        used += width(added)
     return lines
