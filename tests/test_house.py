@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
+import json
 import os
 import re
 import shutil
 import subprocess  # noqa: TID251 - tests are users
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -52,17 +54,53 @@ MODULES = [
 ]
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_every_module_can_be_imported_alone(module: str) -> None:
+_IMPORT_EACH = """
+import importlib, json, os, sys, traceback
+import packaging.requirements, rich.console, typer  # nearly every module imports them, which takes most of the time
+
+for module in sys.argv[1:]:
+    if os.fork():
+        os.wait()
+        continue
+    failed = ""
+    try:
+        importlib.import_module(module)
+    except BaseException:
+        failed = traceback.format_exc()
+    print(json.dumps([module, failed]), flush=True)
+    os._exit(0)
+"""
+
+
+def imported_alone(modules: Sequence[str], folder: Path = ROOT) -> dict[str, str]:
+    """Import each module in a process of its own that has no other one of envcheck; return what was raised."""
     ran = subprocess.run(
-        [sys.executable, "-c", f"import {module}"],
+        [sys.executable, "-c", _IMPORT_EACH, *modules],
         capture_output=True,
         text=True,
-        timeout=60,
-        check=False,
-        cwd=ROOT,
+        timeout=600,
+        check=True,
+        cwd=folder,
     )
-    assert ran.returncode == 0, ran.stderr
+    return dict(json.loads(line) for line in ran.stdout.splitlines())
+
+
+@pytest.fixture(scope="module")
+def raised_at_import() -> dict[str, str]:
+    return imported_alone(MODULES)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_every_module_can_be_imported_alone(module: str, raised_at_import: dict[str, str]) -> None:
+    assert raised_at_import[module] == ""
+
+
+def test_a_module_that_needs_another_to_be_imported_first_is_found(tmp_path: Path) -> None:
+    (tmp_path / "one.py").write_text("import two\nA = 1\n")
+    (tmp_path / "two.py").write_text("from one import A\n")
+    raised = imported_alone(["two", "one", "json"], tmp_path)
+    assert [raised["two"], raised["json"]] == ["", ""]
+    assert "cannot import name 'A'" in raised["one"]
 
 
 @pytest.mark.parametrize(
