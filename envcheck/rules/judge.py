@@ -103,6 +103,17 @@ def judge(inventory: Inventory, rules: Iterable[Rule]) -> Judgement:
     return Judgement(tuple(findings), tuple(waiting), passed, applied)
 
 
+def is_broken(inventory: Inventory, rule: Rule) -> bool:
+    """Return whether `judge` finds a rule broken; faster, for a search that asks of thousands of releases."""
+    evaluation = Evaluation(inventory)
+    visible = inventory.visible_devices() if _per_device(rule) else ()
+    for device in visible or (None,):
+        for table in rule.when:
+            if _answer_table(table, rule, evaluation, device).tri is Tri.YES:
+                return True
+    return False
+
+
 def _order(finding: Finding) -> tuple[bool, int, bool]:
     of_training = any(each.fact.key.startswith("train.") for each in finding.evidence)
     return finding.verdict is not Verdict.BROKEN, -finding.severity.rank, of_training

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 
 from envcheck.core import versions
 from envcheck.core.facts import (
@@ -17,7 +16,7 @@ from envcheck.core.facts import (
     package_key,
     package_name,
 )
-from envcheck.core.findings import Finding, Verdict
+from envcheck.core.findings import Finding
 from envcheck.core.records import NamedTuple
 from envcheck.core.rules import Ref, Rule, uninstalls
 from envcheck.resolution.remediation.moves import Changes, Proposal
@@ -134,8 +133,7 @@ class Neighbourhood:
         """
         _, package, partner, *_ = finding.rule.id.split(":")
         for name in (partner, package):
-            satisfying = partial(self._satisfies, finding, package_key(name), state)
-            for version in self.choices.nearest_of_each_size(name, satisfying):
+            for version in self._nearest_passing(finding, package_key(name), state):
                 yield WayOutStep(package_key(name), (version,))
 
     def _for_target(self, rule: Rule) -> Iterator[WayOutStep]:
@@ -167,12 +165,21 @@ class Neighbourhood:
             proposal = Proposal(installed, "", finding.rule, "", len(finding.rule.fixes))
             if not worthwhile({**state.changes, key: proposal}):
                 continue
-            satisfying = partial(self._satisfies, finding, key, state)
-            for version in self.choices.nearest_of_each_size(name, satisfying):
+            for version in self._nearest_passing(finding, key, state):
                 yield {**state.changes, key: proposal._replace(value=version)}
 
-    def _satisfies(self, finding: Finding, key: str, state: RemediationState, version: str) -> bool:
-        return not self._breaks_one([finding], key, version, state)
+    def _nearest_passing(self, finding: Finding, key: str, state: RemediationState) -> tuple[str, ...]:
+        """Return the nearest release for each size of a move of a package that leaves a rule unbroken."""
+
+        def passes(version: str) -> bool:
+            return not self._breaks_one([finding], key, version, state)
+
+        def nearest() -> tuple[str, ...]:
+            return self.choices.nearest_of_each_size(package_name(key), passes)
+
+        if finding.rule.group == "requires-dist":
+            return nearest()
+        return self.breaking.kept(finding.rule, key, state.settled, nearest)
 
     # --- where a way out leads
 
@@ -246,22 +253,36 @@ class BreakingReleases:
     def __init__(self) -> None:
         """Start without answers."""
         self._rules: dict[int, tuple[Rule, tuple[str, ...], dict[tuple[Reading, ...], bool]]] = {}
+        self._releases: dict[tuple[int, str, tuple[Reading, ...]], tuple[str, ...]] = {}
 
     def breaks(self, rule: Rule, changed: Fact, inventory: Inventory) -> bool:
         """Return whether the rule is broken once this fact is changed, and nothing else."""
+        keys, answers = self._of(rule)
+        if any(map(is_device_key, keys)):
+            return judge.is_broken(inventory.with_facts([changed]), rule)
+        asked = tuple(changed.reading if key == changed.key else inventory.reading(key) for key in keys)
+        if asked not in answers:
+            answers[asked] = judge.is_broken(inventory.with_facts([changed]), rule)
+        return answers[asked]
+
+    def kept(
+        self, rule: Rule, key: str, inventory: Inventory, find: Callable[[], tuple[str, ...]]
+    ) -> tuple[str, ...]:
+        """Return what `find` returns, which depends only on what else the rule reads."""
+        keys, _ = self._of(rule)
+        if any(map(is_device_key, keys)):
+            return find()
+        asked = id(rule), key, tuple(inventory.reading(other) for other in keys if other != key)
+        if asked not in self._releases:
+            self._releases[asked] = find()
+        return self._releases[asked]
+
+    def _of(self, rule: Rule) -> tuple[tuple[str, ...], dict[tuple[Reading, ...], bool]]:
+        """Return the keys that a rule reads, and the answers for it."""
         if id(rule) not in self._rules:  # the rule is kept beside its answers, so its identity stays its own
             self._rules[id(rule)] = (rule, tuple(sorted(keys_in(rule))), {})
         _, keys, answers = self._rules[id(rule)]
-        if any(map(is_device_key, keys)):
-            return _is_broken(rule, inventory.with_facts([changed]))
-        asked = tuple(changed.reading if key == changed.key else inventory.reading(key) for key in keys)
-        if asked not in answers:
-            answers[asked] = _is_broken(rule, inventory.with_facts([changed]))
-        return answers[asked]
-
-
-def _is_broken(rule: Rule, inventory: Inventory) -> bool:
-    return any(finding.verdict is Verdict.BROKEN for finding in judge.judge(inventory, [rule]).findings)
+        return keys, answers
 
 
 def conflicting_packages(rule: Rule) -> tuple[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from envcheck.commands import loading
-from envcheck.core.findings import Judgement
+from envcheck.core.findings import Judgement, Verdict
 from envcheck.rules import derive, judge
 from envcheck.rules.changes import apply_changes, changed_keys
 from envcheck.rules.clauses import keys_in
@@ -48,6 +48,19 @@ def test_rules_that_are_not_judged_again_are_judged_as_before() -> None:
             assert told(judge.judge(start, left)) == told(judge.judge(after, left)), (case["id"], key, value)
             passed_over, concerned = passed_over + len(left), concerned + len(again)
     assert passed_over > JUDGED_ALIKE * (passed_over + concerned)
+
+
+def test_the_short_question_is_answered_as_by_the_judge() -> None:
+    matrix = loading.knowledge()
+    with_gpus = [case for case in EVERY_CASE if "gpu" in case.get("facts", {})]
+    asked = 0
+    for case in [*with_gpus[::4], *(case for case in EVERY_CASE[::20] if "facts" in case)]:
+        settled = derive.derive(facts_of(case), matrix)
+        findings = judge.judge(settled, matrix.rules).findings
+        broken = {each.rule.id for each in findings if each.verdict is Verdict.BROKEN}
+        assert {rule.id for rule in matrix.rules if judge.is_broken(settled, rule)} == broken, case["id"]
+        asked += len(settled.devices) > 1
+    assert asked > 5
 
 
 def told(judgement: Judgement) -> set[tuple[object, ...]]:
