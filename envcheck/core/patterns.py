@@ -14,12 +14,21 @@ class _Pattern:
     """Stands for a pattern; an attribute is asked of the compiled pattern, and kept."""
 
     def __init__(self, text: str, flags: int) -> None:
-        self._text, self._flags = text, flags
+        self.pattern, self._flags = text, flags
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Pattern) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def _key(self) -> tuple[str, int]:
+        return self.pattern, self._flags
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)  # so that copying and pickling do not ask for the pattern's own text
-        found = getattr(re.compile(self._text, self._flags), name)  # `re` keeps what it compiled
+        found = getattr(re.compile(self.pattern, self._flags), name)  # `re` keeps what it compiled
         setattr(self, name, found)
         return found
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from envcheck.core.facts import EMPTY_MAPPING
+from envcheck.core.patterns import pattern
 from envcheck.knowledge.needed_text import Needed, may_match, needed_texts
 
 KINDS = {
@@ -72,7 +73,7 @@ def compile_signatures(cases: Iterable[Mapping[str, Any]]) -> tuple[Signature, .
             case=case["id"],
             rule=case.get("rule", ""),
             kind=case.get("kind", "version"),
-            patterns=tuple(map(re.compile, case["signature"])),
+            patterns=tuple(map(pattern, case["signature"])),
             literals=tuple(map(_literal_characters, case["signature"])),
             needed=tuple(map(needed_texts, case["signature"])),
             title=case.get("title", ""),

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from envcheck.core import patterns
 from envcheck.logs.events import FailureForm, Raised, without_wrapper
 from envcheck.logs.library_questions import none_in
 
@@ -94,7 +95,7 @@ class _Meaning(NamedTuple):
         """Return the meaning that a row of the table states."""
 
         def compiled(key: str) -> re.Pattern[str]:
-            return re.compile(row.get(key, ""))
+            return patterns.pattern(row.get(key, ""))
 
         return cls(
             row.get("exception", ""),
@@ -129,16 +130,16 @@ class StatementPatterns:
     def __init__(self, tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
         """Read the tables of failures: lines, messages, meanings of exceptions, and ends of processes."""
         lines = tables.get("failure_line", ())
-        self._forms = [(re.compile(row["pattern"]), _form(row)) for row in lines]
+        self._forms = [(patterns.pattern(row["pattern"]), _form(row)) for row in lines]
         plain = [re.sub(r"\(\?P<\w+>", "(?:", row["pattern"]) for row in lines]
         self._any = re.compile("|".join(f"(?:{pattern})" for pattern in plain) or r"\b\B")
         messages = tables.get("failure_message", ())
-        self._messages = [(re.compile(row["pattern"]), row["name"]) for row in messages]
+        self._messages = [(patterns.pattern(row["pattern"]), row["name"]) for row in messages]
         caught = "|".join(f"(?:{row['pattern']})" for row in tables.get("caught", ()))
         self._caught = re.compile(caught or r"\b\B")
         self._meanings = [_Meaning.of(row) for row in tables.get("exception_meaning", ())]
         self._general = [
-            (row.get("exception", ""), re.compile(row["pattern"]), _form(row))
+            (row.get("exception", ""), patterns.pattern(row["pattern"]), _form(row))
             for row in tables.get("general_meaning", ())
         ]
         self._model_types = {
