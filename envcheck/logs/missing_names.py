@@ -62,11 +62,11 @@ class MissingName(NamedTuple):
     `own` says that the user's own code needs it, or a checkout of the package itself, which `asks` names.
     `attribute` says that Python looked it up in the module that was imported, whose file the message does
     not show. `file` is that file, if it does and it is beside a script of the traceback, and `folder` says
-    that it is a folder without one. `asker` is the file outside installed packages that needs it, from its
-    project's root on if the traceback imports it as a part of one. `handed` is the dictionary that holds a
-    refused argument, if the failing line passes it on by `**`. `lazily` says that of `asks` it is only known
-    that its lazy import failed: a package that it imports may be the one that asks. `unpickled` says that the
-    module is that of an object which was read from another process or a file.
+    that it has none, as a folder without `__init__.py`. `asker` is the file outside installed packages that
+    needs it, from its project's root on if the traceback imports it as a part of one. `handed` is the
+    dictionary that holds a refused argument, if the failing line passes it on by `**`. `lazily` says that of
+    `asks` it is only known that its lazy import failed: a package that it imports may be the one that asks.
+    `unpickled` says that the module is that of an object which was read from another process or a file.
     """
 
     kind: str
@@ -227,7 +227,8 @@ def _missing(kind: str, found: re.Match[str], asks: str, distributions: Mapping[
     inside = kind != "module" or "." in module or of_python
     name = groups.get("name") or module
     location = groups.get("location") or ""
-    folder = location == "unknown location" and "." not in module
+    # What is compiled into Python has no file either.
+    folder = location == "unknown location" and not of_python
     file = location if "/" in location or "\\" in location else ""
     half = bool(groups.get("half"))
     return MissingName(kind, name, module, lacks, asks, inside, half=half, file=file, folder=folder)

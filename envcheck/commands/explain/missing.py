@@ -49,7 +49,8 @@ def _kind_by_import(cause: Cause, missing: MissingAnswer) -> str | None:
     if name.unpickled or name.half:
         return "open" if name.unpickled else "unknown" if name.asks else "code"
     if name.folder or _of_own_installation(cause, name):
-        return "missing" if name.folder or missing.is_known else "open"
+        of_root = "." not in name.module
+        return "missing" if (of_root if name.folder else missing.is_known) else "open"
     if missing.own_file:
         return "code"
     if missing.not_imported:

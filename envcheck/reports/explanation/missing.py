@@ -185,6 +185,15 @@ def _advice_on_another_release(answer: MissingAnswer, root: str) -> str:
 def _advice_on_what_is_imported(answer: MissingAnswer, root: str) -> str:
     """Return what to do if the package that is imported is not the whole package."""
     lacks = answer.missing.lacks
+    if answer.missing.folder and "." in answer.missing.module:
+        module = answer.missing.module
+        package = lacks if answer.is_known else "the package"
+        return (
+            f'see which folder it is: python -c "import {module} as m; print(list(m.__path__))". '
+            "If it is one of a checkout or of yours, that hides the package: rename it, or start elsewhere. "
+            f"If it is in site-packages, files of {package} are mostly missing there: uninstall it until pip "
+            "finds none, delete what is left of its folder, and install it again"
+        )
     if answer.missing.folder:
         return (
             f"rename a folder {root} beside the script, in the working directory or on PYTHONPATH; if there "
@@ -283,6 +292,9 @@ def _lacking_sentence(answer: MissingAnswer, asks: str, explanation: Explanation
 def _not_the_package(answer: MissingAnswer, asks: str, lacks: str) -> str:
     """Return what is said of a name that no release explains; empty if a release may."""
     missing = answer.missing
+    if missing.folder and "." in missing.module:
+        asked = f"{asks} asks for {missing.name}: " * bool(asks)
+        return f"{asked}the {missing.module} that is imported has no file, as a folder without __init__.py"
     if missing.folder:
         hidden = f"the {missing.module} that is imported is a folder without __init__.py"
         return f"{hidden}, not the package, and has no {missing.name}"

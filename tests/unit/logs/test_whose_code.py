@@ -19,6 +19,27 @@ def test_a_folder_with_the_name_of_a_package_is_not_the_package(explained: Expla
     assert "a folder without __init__.py, not the package" in bare
 
 
+def test_a_module_without_a_file_says_nothing_of_releases(explained: Explain) -> None:
+    said = "ImportError: cannot import name '{}' from '{}' ({})"
+    inside, known, built_in, with_file = (
+        answer(explained(of_own_code(said.format(name, module, where), f"from {module} import {name}")))
+        for name, module, where in (
+            ("load_framework_extension", "transformer_engine.common", "unknown location"),
+            ("BertModel", "transformers.models.bert", "unknown location"),
+            ("pairwise", "itertools", "unknown location"),  # it is compiled into Python
+            ("load_framework_extension", "transformer_engine.common", f"{SITE}/transformer_engine/common.py"),
+        )
+    )
+
+    for found in (inside, known):
+        assert "has no file, as a folder without __init__.py" in found
+        assert "m.__path__" in found
+        assert "release" not in found
+    assert "folder" not in built_in
+    assert "uninstalled" not in built_in
+    assert "release of transformer-engine" in with_file
+
+
 def test_a_class_of_another_package_with_the_same_name_is_not_meant(explained: Explain) -> None:
     asked = (
         f"{SITE}/trl/trainer/grpo_trainer.py",
