@@ -6,13 +6,14 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from envcheck.logs.json_lines import JsonFields, json_fields
 from envcheck.logs.statements import StatementPatterns
 
 
 class LogPatterns(NamedTuple):
     """What logs look like: words to search for and words of training, in lower case; launchers' prefixes.
 
-    `statements` are the lines that state a failure.
+    `statements` are the lines that state a failure, and `json` the fields of lines that are JSON objects.
     """
 
     words: tuple[bytes, ...]
@@ -20,6 +21,7 @@ class LogPatterns(NamedTuple):
     prefix: re.Pattern[str]
     times: re.Pattern[str]
     statements: StatementPatterns
+    json: JsonFields = JsonFields()
 
 
 def log_patterns(tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> LogPatterns:
@@ -38,6 +40,7 @@ def log_patterns(tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> LogPatter
         joined(time=False),
         joined(time=True),
         StatementPatterns(tables),
+        json_fields(tables),
     )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from envcheck.logs.event_store import EventStore
 from envcheck.logs.events import Event, FailureForm, Raised
+from envcheck.logs.json_lines import lines_in_json
 from envcheck.logs.line_format import LogPatterns, line_text
 from envcheck.logs.statements import Statement
 from envcheck.logs.tracebacks import (
@@ -165,7 +166,11 @@ class LineReader:
         return bool(self._open)
 
     def line(self, number: int, raw: bytes) -> None:
-        """Read one line without its end."""
+        """Read one line without its end; the lines of text in a JSON object have its number."""
+        for piece in lines_in_json(raw, self.patterns.json) or (raw,):
+            self._line(number, piece)
+
+    def _line(self, number: int, raw: bytes) -> None:
         key, rank, text = line_text(raw, self.patterns)
         stream = self._streams.get(key)
         if stream is None:

@@ -112,8 +112,9 @@ def missing_name(event: Event, tables: Mapping[str, Sequence[Mapping[str, Any]]]
             if found := pattern.search(raised.message):
                 if found.groupdict().get("file"):
                     return None  # a file of that name was imported, which says nothing of the package
-                if _QUOTED_ERROR.search(raised.message, 0, found.start()):
-                    asks = ""  # the frame is the compiler's that quotes the error
+                deeper = kind == "name" and _imports_another(raised.source, found["name"], found["module"])
+                if deeper or _QUOTED_ERROR.search(raised.message, 0, found.start()):
+                    asks = ""  # it was asked for below the last frame, or the frame quotes a compiler's error
                 if kind == "argument" and raised.place and raised.place.file.endswith(_DISPATCHERS):
                     asks = ""  # it only hands on what another function passed
                 unpickled = kind == "module" and _unpickles(raised.place)
@@ -125,7 +126,7 @@ def missing_name(event: Event, tables: Mapping[str, Sequence[Mapping[str, Any]]]
                 ):
                     asks = distribution_of(found["module"], distributions)
                 users = own_code(raised.place) or _is_checkout(raised.place)
-                own = within or (not asks and not lazily and users)
+                own = within or (not asks and not lazily and users and not deeper)
                 missing = _missing(kind, found, asks, distributions)
                 file = missing.file if _is_beside_script(missing, event.text) else ""
                 handed = _handed(raised.source, found["name"]) if kind == "argument" else ""
@@ -139,6 +140,15 @@ def missing_name(event: Event, tables: Mapping[str, Sequence[Mapping[str, Any]]]
                     unpickled=unpickled,
                 )
     return None
+
+
+_WHOLE_IMPORT = re.compile(r"(?:from|import) [^(*\\]*[^(*\\,\s]$")
+
+
+def _imports_another(source: str, name: str, module: str) -> bool:
+    """Return whether a line only imports something else: frames below it are missing in the log."""
+    words = {*re.findall(r"\w+", source)}
+    return bool(_WHOLE_IMPORT.match(source)) and words.isdisjoint({name, module.rpartition(".")[2]})
 
 
 _IMPORT = re.compile(r"^[ \t]*(?:from|import) ([A-Za-z_]\w*(?:\.\w+)+)", re.MULTILINE)

@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 
 from envcheck.logs.events import Log
+from envcheck.logs.json_lines import looks_like_json
 from envcheck.logs.line_format import LogPatterns
 from envcheck.logs.line_reader import LINES_BEFORE, LineReader
 from envcheck.logs.tracebacks import MAX_LINES
@@ -183,7 +184,7 @@ class Scanner:
 
     def _shortened(self, raw: bytes) -> bytes:
         """Return a line; of a very long one the part around the first word that was searched for."""
-        if len(raw) <= _MAX_LINE:
+        if len(raw) <= _MAX_LINE or looks_like_json(raw):
             return raw
         lowered = raw.lower()
         hits = [offset for word in self._words if (offset := lowered.find(word)) >= 0]

@@ -391,13 +391,17 @@ _OF_MISSING_LIBRARY = re.compile(r"\w+ requires the .{1,60} library but it was n
 _PLACE_IN_YAML = re.compile(r' *in "[^"\n]{1,400}", line \d+, column \d+')
 _OF_NCCL = re.compile(r"NCCL [Ee]rror in: ")
 _RESULT_OF_NCCL = re.compile(r"nccl[A-Z]\w+: |Last error:")
+_OF_DEAD_ACTOR = re.compile(r"The actor died unexpectedly before finishing this task")
+_ACTORS_FIELD = re.compile(r"\s+(?:class_name|actor_id|pid|name|namespace|ip): ")
+_END_OF_ACTOR = re.compile(r"The actor (?:is dead because|never ran)")
+"""How Ray says in the last line of a message why an actor died; the lines before name the actor."""
 
 
 def goes_on(raised: Raised, text: str) -> bool:
     """Return whether the next line belongs to a message.
 
-    A bracket is open, NCCL says what failed, YAML names a place, or transformers and diffusers name a library
-    that is missing.
+    A bracket is open, NCCL says what failed, YAML names a place, Ray says why an actor died, or transformers
+    and diffusers name a library that is missing.
     """
     message = raised.message
     if raised.name.startswith("yaml."):
@@ -406,6 +410,8 @@ def goes_on(raised: Raised, text: str) -> bool:
         return _OF_MISSING_LIBRARY.match(text) is not None
     if _OF_MISSING_LIBRARY.match(message) and not message.endswith((".", "`")):
         return True
+    if _OF_DEAD_ACTOR.match(message):
+        return bool(_ACTORS_FIELD.match(text) or _END_OF_ACTOR.match(text))
     if message.count("(") > message.count(")"):
         return message.endswith("(") or text[:1] in (" ", ")", "\t")
     return bool(_OF_NCCL.match(message)) and bool(_RESULT_OF_NCCL.match(text) or message.endswith(":"))
@@ -420,7 +426,10 @@ def with_next_line(raised: Raised, text: str) -> Raised:
     """Return an exception whose message ends in a colon, or is empty, with the line that follows it.
 
     transformers and diffusers print "... because of the following error", and the error on the next line.
+    What Ray says of a dead actor's name and place is left out.
     """
+    if _OF_DEAD_ACTOR.match(raised.message) and _ACTORS_FIELD.match(text):
+        return raised
     return raised._replace(message=f"{raised.message} {text.strip()}".strip()[:_MAX_MESSAGE])
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from envcheck.commands import loading
 from envcheck.logs import scanner as log_scanner
 from envcheck.logs.diagnosis import Cause, diagnose
+from envcheck.logs.events import Log
 from envcheck.logs.line_format import log_patterns
 from envcheck.logs.missing_names import PYTHON, missing_name
 
@@ -15,10 +18,14 @@ TABLES = loading.source_tree()["tables"]
 LIBRARY = "/e/lib/python3.10/site-packages"
 
 
-def cause_of(log: str) -> Cause:
+def scanned(log: str) -> Log:
     scanner = log_scanner.Scanner(log_patterns(TABLES))
     scanner.feed(log.encode())
-    cause = diagnose(scanner.finish(), ()).cause
+    return scanner.finish()
+
+
+def cause_of(log: str) -> Cause:
+    cause = diagnose(scanned(log), ()).cause
     assert cause is not None
     return cause
 
@@ -129,3 +136,111 @@ def test_an_exception_without_a_message_ends_a_traceback_that_lost_its_indents()
     assert cause.event.last == 3
     assert cause.told is not None
     assert cause.told.message == "assert len(set(t.dtype for t in tensors)) == 1"
+
+
+def test_a_line_that_imports_something_else_did_not_ask_for_the_name() -> None:
+    """The frames below it are missing, and with them the package that asked."""
+    asked = (
+        "Traceback (most recent call last):\n"
+        f'  File "{LIBRARY}/transformers/modeling_utils.py", line 58, in <module>\n    {{}}\n'
+        "AttributeError: module 'torch' has no attribute 'float8_e4m3fn'\n"
+    )
+    cut, shown, listed = (
+        missing_name(cause_of(asked.format(line)).event, TABLES)
+        for line in (
+            "from .quantizers import AutoHfQuantizer",
+            "DTYPES = [torch.float8_e4m3fn]",
+            "from .a import (",
+        )
+    )
+    assert cut is not None
+    assert (cut.lacks, cut.asks, cut.own) == ("torch", "", False)
+    assert shown is not None
+    assert shown.asks == "transformers"
+    assert listed is not None
+    assert listed.asks == "transformers"  # the names are in the next lines
+
+
+RAY = (
+    "ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task.\n"
+    "\tclass_name: TaskRunner\n\tactor_id: 8d14\n\tpid: 319017\n\tip: 10.44.139.116\n"
+)
+FRAME = 'Traceback (most recent call last):\n  File "/e/ray/worker.py", line 931, in get\n    raise value\n'
+
+
+@pytest.mark.parametrize("above", ["", FRAME])
+def test_ray_says_why_an_actor_died_below_its_fields(above: str) -> None:
+    why = "The actor is dead because its worker process has died. Worker exit type: SYSTEM_ERROR"
+    found = scanned(f"{above}{RAY}{why} The worker may have exceeded K8s pod memory limits.\n")
+    said = next(one for event in found.events for one in event.exceptions)
+    assert said.message.startswith(
+        "The actor died unexpectedly before finishing this task. The actor is dead"
+    )
+    assert "actor_id" not in said.message
+    form = next(event.form for event in found.events if event.exceptions)
+    assert form is not None
+    assert "pod" in form.means
+
+    other = scanned(f"{above}{RAY}step 3 took 2 s, no error\n")
+    assert next(one for event in other.events for one in event.exceptions).message.endswith("this task.")
+
+
+TRACEBACK = (
+    'Traceback (most recent call last):\n  File "/w/train.py", line 3, in main\n    x["a"]\nKeyError: \'a\'\n'
+)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "".join(
+            json.dumps({"log": f"{line}\n", "stream": "stderr", "time": "2026-01-01T00:00:00Z"}) + "\n"
+            for line in TRACEBACK.splitlines()
+        ),
+        json.dumps({"timestamp": "2026", "level": "error", "event": "failed", "exception": TRACEBACK}) + "\n",
+        json.dumps({"level": "ERROR", "text": f"{'x' * 9_000}\n{TRACEBACK}"}) + "\n",
+    ],
+    ids=["docker", "structlog", "long"],
+)
+def test_lines_of_json_are_read_as_the_text_that_they_hold(text: str) -> None:
+    cause = cause_of(text)
+    assert [one.message for one in cause.event.exceptions] == ["'a'"]
+    assert cause.place is not None
+    assert (cause.place.file, cause.place.line) == ("/w/train.py", 3)
+    assert cause.event.last <= len(text.splitlines())
+
+
+def test_an_example_of_the_data_that_is_printed_is_no_line_of_a_log() -> None:
+    found = scanned(json.dumps({"text": TRACEBACK, "label": 1}) + "\n")
+    assert not any(event.exceptions and event.what == "raised" for event in found.events)
+
+
+def test_nccl_warns_of_two_ranks_on_one_gpu() -> None:
+    warned = "node1:310402:312269 [0] init.cc:943 NCCL WARN {}\n"
+    cause = cause_of(warned.format("Duplicate GPU detected : rank 0 and rank 2 both on CUDA device 1000"))
+    assert cause.kind == "setting"
+    assert cause.event.form is not None
+    assert cause.event.form.means == "two ranks use one GPU"
+
+    other = scanned(warned.format("Call to connect returned Connection refused, retrying"))
+    assert not any(event.form and event.form.kind == "setting" for event in other.events)
+
+
+def test_a_function_of_the_driver_is_not_one_of_the_runtime() -> None:
+    said = "ImportError: /e/site-packages/sgl_kernel/common_ops.abi3.so: undefined symbol: {}\n"
+    driver, runtime = (
+        cause_of(said.format(name)).event.form for name in ("cuCtxCreate_v4", "cudaGraphAddNode")
+    )
+    assert driver is not None
+    assert "libcuda" in driver.means
+    assert runtime is not None
+    assert "libcuda" not in runtime.means
+
+
+def test_which_weight_of_zero3_is_meant_is_read_from_its_status() -> None:
+    said = "AssertionError: {{'id': 0, 'status': '{}', 'numel': 233373696, '\n"
+    held, away = (cause_of(said.format(status)).event.form for status in ("AVAILABLE", "NOT_AVAILABLE"))
+    assert held is not None
+    assert "still uses" in held.means
+    assert away is not None
+    assert "not gathered" in away.means
