@@ -40,6 +40,23 @@ _SUMMARY_CODE = re.compile(r"\s*exitcode\s+: (-?\d+) \(pid: \d+\)")
 _SUMMARY_FIELD = re.compile(r"\s*(?:error_file|traceback)\s*:")
 
 
+_LABEL = re.compile(r"(.{1,200}?[\w\])}>] ?[:|>\])-]+) *Traceback \(")
+"""What a logger wrote before the header of a traceback, up to a colon, a dash, a bar or a bracket."""
+
+
+def _labelled(header: str) -> re.Pattern[str] | None:
+    """Return what matches the label of a header before the lines below it; None without one.
+
+    A program that logs each line of an exception by itself repeats the label, with other numbers: `ERROR: `,
+    `10:00:01 - trainer - ERROR - `.
+    """
+    found = _LABEL.match(header)
+    if found is None:
+        return None
+    label = re.sub(r"\d+", r"\\d+", re.escape(found[1]))
+    return re.compile(f"{label}(?: |$)")
+
+
 class _Passage:
     """Lines around a word that was found."""
 
@@ -143,6 +160,7 @@ class _Stream:
         self.ranks = (rank,) if rank else ()
         self.recent: deque[tuple[int, str]] = deque(maxlen=LINES_BEFORE)
         self.traceback: Traceback | None = None
+        self.label: re.Pattern[str] | None = None  # of the last header, if it had one
         self.passage: _Passage | None = None
         self.failures = _FailureTable()
         self.last_line = 0  # the reader's count when the last line came
@@ -202,6 +220,10 @@ class LineReader:
 
     def _read(self, stream: _Stream, number: int, text: str) -> None:
         traceback = stream.traceback
+        if begins_traceback(text):
+            stream.label = _labelled(text)
+        elif stream.label is not None and traceback is not None and (found := stream.label.match(text)):
+            text = text[found.end() :]
         if "Exception Group Traceback" in text or (traceback is not None and traceback.grouped):
             text = without_group_bars(text)
         self._keep_end(stream.failures.take(number, text))

@@ -27,6 +27,10 @@ _EXCEPTION_ALONE = re.compile(rf"({_NAME})\W*$")
 _ASSERTION = re.compile(r"(AssertionError)\W+(assert .+)")
 """Line of an assertion whose name and source several processes wrote at once, so that they stand together."""
 _MENTIONED = re.compile(rf"(?<![\w.'\"(])({_NAME}): (\S.*)")
+_SHOWN = re.compile(rf"(?<![\w.'\"])({_NAME})\((?P<quote>['\"])(?P<message>.+?)(?P=quote),?\)")
+"""An exception as Python's `repr` shows it: `KeyError('labels')`."""
+
+_SAYS_IT_FAILED = re.compile(r"(?i)\b(?:error|fail(?:ed|ure)?|exception|crashed)\b")
 _NO_FAILURE = re.compile(
     r"(?i)warn|\binfo\b|\bdebug\b|fall(?:ing|s|en)?[ -]?back|skip|ignor|disabl|continu|retry|optional"
     r"|deprecat|recommend|^\s*(?:except|raise|#|//|assert|return|from|import|def|if|with)\b|Exception ignored"
@@ -215,7 +219,9 @@ class StatementPatterns:
             )
         for candidate in (bare, text.lstrip()):
             if self._any.match(candidate):
-                return self._of_form(candidate)
+                stated = self._of_form(candidate)
+                only_an_error = stated is not None and stated.form == FailureForm(aside=True)
+                return (self._mentioned(text) if only_an_error else None) or stated
         return self._mentioned(text)
 
     def _of_form(self, text: str) -> Statement | None:
@@ -254,6 +260,10 @@ class StatementPatterns:
         aside = FailureForm(aside=True)
         if (found := _MENTIONED.search(text)) and not _CONDITION.match(found[2]):
             return Statement(aside, (Raised(found[1], _quoted(text, found), None),))
+        if (found := _SHOWN.search(text)) and _SAYS_IT_FAILED.search(text, 0, found.start()):
+            quote = found["quote"] if found[1].endswith("KeyError") else ""  # its message is a repr as well
+            message = f"{quote}{found['message'][:_MAX_MESSAGE]}{quote}"
+            return Statement(aside, (Raised(found[1], message, None),))
         for pattern, name in self._messages:
             if quoted := pattern.search(text):
                 return Statement(aside, (Raised(name, quoted[0], None),))

@@ -244,3 +244,51 @@ def test_which_weight_of_zero3_is_meant_is_read_from_its_status() -> None:
     assert "still uses" in held.means
     assert away is not None
     assert "not gathered" in away.means
+
+
+@pytest.mark.parametrize(
+    ("line", "name", "message"),
+    [
+        ("ERROR: Training failed: ValueError: no split `dev`", "ValueError", "no split `dev`"),
+        (
+            "ERROR: Training failed: CUDA out of memory. Tried to allocate 2 GiB",
+            "torch.OutOfMemoryError",
+            None,
+        ),
+        ("12:00:00 [ERROR] trainer: An error occurred: KeyError('labels')", "KeyError", "'labels'"),
+        ("12:00:00 [ERROR] trainer: An error occurred: OSError('disk quota')", "OSError", "disk quota"),
+    ],
+)
+def test_an_exception_that_a_program_logs_in_a_sentence_is_read(
+    line: str, name: str, message: str | None
+) -> None:
+    told = cause_of(f"{line}\n").told
+    assert told is not None
+    assert told.name == name
+    assert message is None or told.message == message
+
+
+@pytest.mark.parametrize(
+    "line", ["    errors.append(ValueError('labels'))", "ERROR: the file config.yaml is not valid"]
+)
+def test_a_line_of_code_or_a_sentence_without_an_exception_names_none(line: str) -> None:
+    assert not any(event.exceptions for event in scanned(f"{line}\n").events)
+
+
+LABEL = "2026-01-01 10:00:0{} - trainer - ERROR - "
+
+
+@pytest.mark.parametrize("label", [LABEL, "ERROR: ", "[worker 3] ", "a.py:{}] "])
+def test_a_label_before_each_line_of_a_traceback_is_no_part_of_it(label: str) -> None:
+    whole = f"{TRACEBACK}\nDuring handling of the above exception, another exception occurred:\n\n{FRAME}RuntimeError: no\n"
+    lines = [f"{label.format(at % 10)}{line}".rstrip() for at, line in enumerate(whole.splitlines())]
+    cause = cause_of("\n".join(lines) + "\n")
+    assert [one.name for one in cause.event.exceptions] == ["KeyError", "RuntimeError"]
+    assert cause.place is not None
+    assert cause.place.file == "/w/train.py"
+
+
+def test_a_label_before_the_header_alone_takes_nothing_from_the_lines_below() -> None:
+    cause = cause_of(f"ERROR: {TRACEBACK}")
+    assert cause.place is not None
+    assert cause.place.line == 3

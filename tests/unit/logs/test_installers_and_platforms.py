@@ -100,7 +100,7 @@ def test_a_package_missing_on_windows_may_be_for_linux_only(explained: Explain) 
         ),
         (
             "ERROR: Could not install packages due to an OSError: [Errno 13] Permission denied: '/usr/lib/x'\n",
-            "Failed, cause not known: ERROR: Could not install packages due to an OSError: [Errno 13] Permission denied: '/usr/lib/x'",
+            "Failed: OSError: [Errno 13] Permission denied: '/usr/lib/x'",
         ),
     ],
 )
