@@ -46,10 +46,13 @@ def _signatures(subject: LintSubject) -> Iterator[LintProblem]:
     words = [str(row.get("word", "")) for row in subject.tree["tables"].get("trigger", [])]
     for case in subject.cases:
         place = case.place
+        known = ", ".join(log_signatures.KINDS)
         if case.row.get("kind", "version") not in log_signatures.KINDS:
-            known = ", ".join(log_signatures.KINDS)
             message = f"kind: expected one of {known}; found {case.row['kind']!r}"
             yield LintProblem("case", place.file, place.at("kind"), case.id, message)
+        if case.row.get("signature") and not case.row.keys() & {"rule", "kind"}:
+            message = f"kind: expected one of {known} in a signature without a rule; found none"
+            yield LintProblem("case", place.file, place.at("signature"), case.id, message)
         for message in _signature_problems(case, words):
             yield LintProblem("signature", place.file, place.at("signature"), case.id, message)
         for message in _bound_problems(case.row.get("releases", {})):

@@ -727,6 +727,7 @@ def test_a_no_fix_names_an_existing_release_and_a_reason() -> None:
         (r"signature = ['\w+ error']", "begins with a text or with"),
         ('signature = "an error"', "expected a list of patterns"),
         ('signature = ["an error"]\nkind = "mystery"', "kind: expected one of version"),
+        ('signature = ["an error"]', "in a signature without a rule; found none"),
     ],
 )
 def test_a_signature_that_no_search_can_find_is_reported(row: str, message: str) -> None:
