@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from envcheck.core.facts import EMPTY_MAPPING
@@ -88,17 +89,46 @@ def compile_signatures(cases: Iterable[Mapping[str, Any]]) -> tuple[Signature, .
     )
 
 
-def match_positions(signature: Signature, text: str, folded: str) -> dict[int, int]:
+class SearchedText(NamedTuple):
+    """Hold a text, and for all signatures in lower case: with its lines, and with spaces between them."""
+
+    text: str
+    folded: str
+    on_one_line: str
+
+    @classmethod
+    def of(cls, text: str) -> SearchedText:
+        """Return a text that is ready to be searched."""
+        folded = text.casefold()
+        return cls(text, folded, folded.replace("\n", " "))
+
+
+def match_positions(signature: Signature, searched: SearchedText) -> dict[int, int]:
     """Return the numbers of the signature's patterns that match in a text, and where each match begins.
 
-    `folded` is `text.casefold()`, which the caller makes once for all signatures.
+    A terminal, a chat or a person may have broken a message at a space: then a line's end stands for it.
     """
     hits = (
-        (number, pattern.search(text))
+        (number, _search(pattern, needed, searched))
         for number, (pattern, needed) in enumerate(zip(signature.patterns, signature.needed, strict=True))
-        if may_match(needed, folded)
     )
     return {number: hit.start() for number, hit in hits if hit}
+
+
+def _search(
+    pattern: re.Pattern[str], needed: Sequence[Needed], searched: SearchedText
+) -> re.Match[str] | None:
+    if may_match(needed, searched.folded):
+        return pattern.search(searched.text)
+    if may_match(needed, searched.on_one_line):
+        return _with_broken_lines(pattern.pattern).search(searched.text)
+    return None
+
+
+@lru_cache
+def _with_broken_lines(pattern: str) -> re.Pattern[str]:
+    """Return a pattern each of whose spaces, outside of classes of characters, may be the end of a line."""
+    return re.compile(_CLASS_OR_SPACE.sub(lambda found: found[0] if len(found[0]) > 1 else "[ \\n]", pattern))
 
 
 def needs_word(pattern: str, words: Sequence[str]) -> bool:
@@ -118,6 +148,7 @@ def any_signature_matches(signatures: Iterable[Signature], text: str) -> bool:
     return any(all(pattern.search(text) for pattern in signature.patterns) for signature in signatures)
 
 
+_CLASS_OR_SPACE = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]| ", re.DOTALL)
 _CLASS = re.compile(r"(?<!\\)\[\^?\]?(?:\\.|[^\]\\])*\]")
 _FLAGS = re.compile(r"\(\?[a-zA-Z]+\)")
 _ESCAPED = re.compile(r"\\([^\w\s])")

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from envcheck.knowledge.log_signatures import Signature, match_positions
+from envcheck.knowledge.log_signatures import SearchedText, Signature, match_positions
 from envcheck.logs.events import Event, Frame, Log, Raised
 from envcheck.logs.own_code import is_pythons_own, own_code
 from envcheck.logs.tracebacks import QUOTES_FRAMES
@@ -253,9 +253,9 @@ def _matches(
     """Return the signatures whose texts are all in the events, and those of which only some texts are."""
     full: list[Match] = []
     partial: list[Match] = []
-    texts_of = [(event.text, event.text.casefold()) for event in events]
+    texts_of = [SearchedText.of(event.text) for event in events]
     for signature in signatures:
-        hits = {number: match_positions(signature, *texts) for number, texts in enumerate(texts_of)}
+        hits = {number: match_positions(signature, texts) for number, texts in enumerate(texts_of)}
         hits = {number: texts for number, texts in hits.items() if texts}
         matched = {text for texts in hits.values() for text in texts}
         if not matched:

@@ -12,6 +12,7 @@ from envcheck.host import files
 from envcheck.host.pty_passthrough import Gap
 from envcheck.logs import scanner as log_scanner
 from envcheck.logs.events import Log
+from envcheck.logs.hard_wraps import LONGEST_COPY, unfolded
 from envcheck.logs.line_format import LogPatterns, plain
 
 
@@ -37,7 +38,7 @@ def read_log(chunks: Iterable[bytes | Gap], name: str, patterns: LogPatterns) ->
     head = bytearray()
     notes: list[str] = []
     try:
-        for chunk in _as_utf8(_unpacked(chunks, notes.append)):
+        for chunk in _unfolded(_as_utf8(_unpacked(chunks, notes.append))):
             if isinstance(chunk, Gap):
                 scanner.skip(*chunk)
                 continue
@@ -54,6 +55,25 @@ def read_log(chunks: Iterable[bytes | Gap], name: str, patterns: LogPatterns) ->
     if log.crowded:
         notes.append("more kinds of errors than can be kept: only the first and the last ones are considered")
     return LogText(log, plain(bytes(head)), tuple(notes))
+
+
+def _unfolded(chunks: Iterable[bytes | Gap]) -> Iterator[bytes | Gap]:
+    """Yield the chunks of a log; those of a short one as one, with the lines joined that a terminal broke."""
+    chunks = iter(chunks)
+    begun = b""
+    try:
+        for chunk in chunks:
+            if isinstance(chunk, Gap) or len(begun) + len(chunk) > LONGEST_COPY:
+                yield from (begun, chunk) if begun else (chunk,)
+                yield from chunks
+                return
+            begun += chunk
+    except KeyboardInterrupt:
+        if begun:
+            yield begun
+        raise
+    if begun:
+        yield unfolded(begun)
 
 
 def _as_utf8(chunks: Iterable[bytes | Gap]) -> Iterator[bytes | Gap]:

@@ -6,6 +6,7 @@ import pytest
 
 from envcheck.commands import loading
 from envcheck.knowledge import log_signatures
+from envcheck.knowledge.log_signatures import SearchedText
 
 TREE = loading.source_tree()
 WORDS = [row["word"] for row in TREE["tables"]["trigger"]]
@@ -50,8 +51,8 @@ def test_a_signature_matches_only_if_all_of_its_patterns_do() -> None:
     (one,) = log_signatures.compile_signatures([{"id": "x", "signature": ["first error", "second"]}])
     assert log_signatures.any_signature_matches([one], "second\nfirst error")
     assert not log_signatures.any_signature_matches([one], "first error")
-    assert log_signatures.match_positions(one, "A Second", "a second") == {}
-    assert log_signatures.match_positions(one, "a second", "a second") == {1: 2}
+    assert log_signatures.match_positions(one, SearchedText.of("A Second")) == {}
+    assert log_signatures.match_positions(one, SearchedText.of("a second")) == {1: 2}
     assert 0 < one.score([0]) < one.score([0, 1]) < 1
 
 
