@@ -133,14 +133,27 @@ def _raised_text(raised: Raised) -> RaisedText:
 
 
 def missing_attribute(event: Event) -> MissingAttribute | None:
-    """Return the attribute that the first exception which names one reports as missing."""
+    """Return the attribute that the first exception which names one reports as missing.
+
+    A wrapper, such as PEFT's, asks the object inside it for what it has not itself: of exceptions that follow
+    one another with the same attribute, the last is of the innermost object, and shows who asked.
+    """
+    first: MissingAttribute | None = None
     for raised in event.exceptions:
-        found = _ATTRIBUTE.match(without_wrapper(raised.message))
-        owner = (found["owner"] or found["class"]) if found else ""
-        if found and owner not in _PYTHONS_OWN:
-            return MissingAttribute(owner, found["name"], raised.place)
-        if raised.name.endswith("AttributeError") and _BARE_ATTRIBUTE.match(raised.message):
-            return MissingAttribute("", raised.message, raised.place)
+        found = _missing_attribute(raised)
+        if first is not None and (found is None or found.name != first.name):
+            break
+        first = found or first
+    return first
+
+
+def _missing_attribute(raised: Raised) -> MissingAttribute | None:
+    found = _ATTRIBUTE.match(without_wrapper(raised.message))
+    owner = (found["owner"] or found["class"]) if found else ""
+    if found and owner not in _PYTHONS_OWN:
+        return MissingAttribute(owner, found["name"], raised.place)
+    if raised.name.endswith("AttributeError") and _BARE_ATTRIBUTE.match(raised.message):
+        return MissingAttribute("", raised.message, raised.place)
     return None
 
 

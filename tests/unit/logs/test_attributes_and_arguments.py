@@ -176,3 +176,25 @@ def test_a_configuration_without_a_type_is_not_one_that_peft_wrote(explained: Ex
     assert cause_of(found).place is not None
     assert "PEFT does not know the adapter's own class" in answer(found)
     assert "own class" not in answer(explained(traceback(said.format("LoraConfig"), frame)))
+
+
+def test_of_objects_inside_one_another_the_innermost_lacks_the_attribute(explained: Explain) -> None:
+    """PEFT asks the model inside for what it lacks, so that three classes report one attribute in a row."""
+    hook = (f"{SITE}/torch/nn/modules/module.py", 1931, "__getattr__", "raise AttributeError(")
+    asked = ("/w/unsloth_compiled_cache/GRPOTrainer.py", 225, "__init__", "self.llm = model.vllm_engine")
+    said = "AttributeError: '{}' object has no attribute '{}'"
+    during = "\nDuring handling of the above exception, another exception occurred:\n\n"
+
+    def chain(last: str) -> str:
+        return during.join(
+            [
+                traceback(said.format("PeftModelForCausalLM", "vllm_engine"), hook),
+                traceback(said.format("LoraModel", "vllm_engine"), hook),
+                traceback(said.format("Gemma2ForCausalLM", last), asked, hook),
+            ]
+        )
+
+    one, another = (answer(explained(chain(last))) for last in ("vllm_engine", "quant_state"))
+
+    assert "if fast_inference" in one
+    assert "if fast_inference" not in another  # another attribute is another failure
