@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 from envcheck.commands.explain import library_answers
 from envcheck.commands.explain.known import ExplainKnowledge
@@ -120,21 +120,25 @@ def missing_answer(
         elsewhere=tuple(_elsewhere(missing, published_names)),
         in_some_cases=_asks_names(missing, names.is_offered_in_some_cases) or False,
         spelt=_asks_names(missing, names.spelt_in) or "",
-        wrote_lines=_wrote_lines(missing, log_text),
+        wrote_lines=_wrote_lines(missing, log_text, tables),
     )
 
 
-def _wrote_lines(missing: MissingName, log_text: str) -> bool:
+def _wrote_lines(
+    missing: MissingName, log_text: str, tables: Mapping[str, Sequence[Mapping[str, Any]]]
+) -> bool:
     """Return whether the logger of a package that is said not to be there wrote lines of the log.
 
     Then a process before the one that failed, mostly the launcher, ran in an environment that has it.
     """
     if missing.kind != "module" or missing.installed:
         return False
-    name = rf"{re.escape(missing.module)}(?:\.[\w.]+)?"
-    return (
-        re.search(rf"(?m)^[\d/:, .-]{{5,30}} - {name} - (?:DEBUG|INFO|WARNING|ERROR)\b", log_text) is not None
+    writers = (
+        found["module"]
+        for row in tables.get("logger_line", ())
+        for found in re.finditer(row["pattern"], log_text)
     )
+    return any(f"{writer}.".startswith(f"{missing.module}.") for writer in writers)
 
 
 _Said = TypeVar("_Said")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from envcheck.reports.explanation import UNEXPLAINED
 from tests.support.logs import SITE, Explain, answer, cause_of, of_own_code, traceback
 
@@ -246,15 +248,26 @@ def test_a_compiler_that_quotes_an_error_does_not_ask_for_the_name(explained: Ex
     assert "triton asks for cast" in raised
 
 
-def test_a_package_that_wrote_lines_of_the_log_is_missing_in_another_python(explained: Explain) -> None:
-    launcher = "01/16 23:31:36 - {} - WARNING - Use random port: 21558\n"
+@pytest.mark.parametrize(
+    "launcher",
+    [
+        "01/16 23:31:36 - {} - WARNING - Use random port: 21558\n",
+        "INFO:{}.dist:Use random port: 21558\n",
+        "[2026-01-16 23:31:36,123][{}.dist][INFO] - Use random port: 21558\n",
+        "2026-01-16 23:31:36.123 | INFO     | {}.dist:main:33 - Use random port: 21558\n",
+        "[2026-01-16 23:31:36,123] [INFO] [{}.dist:33] Use random port: 21558\n",
+    ],
+)
+def test_a_package_that_wrote_lines_of_the_log_is_missing_in_another_python(
+    explained: Explain, launcher: str
+) -> None:
     failed = traceback(
         "ModuleNotFoundError: No module named 'mmengine'",
         ("/srv/code/xtuner/xtuner/tools/train.py", 10, "<module>", "from mmengine.config import Config"),
     )
 
     found = explained(launcher.format("mmengine") + failed)
-    absent = explained(launcher.format("somewhere") + failed)
+    absent = explained(launcher.format("mmengine_of_ours") + failed)
 
     assert "mmengine wrote lines of this log, and the Python that ran finds no mmengine" in answer(found)
     assert "print sys.executable in the run" in answer(found)
