@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-LONGEST = 64 << 10
-"""Bytes of the longest line that is read as JSON; a traceback in one of its fields makes it long."""
+_LONGEST = 64 << 10  # bytes of a line that is read as JSON; a traceback in one of its fields makes it long
+_LONGEST_PREFIX = 200  # bytes before it, such as a time
 
 
 class JsonFields(NamedTuple):
@@ -27,21 +27,26 @@ def json_fields(tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> JsonFields
     return JsonFields(tuple(dict.fromkeys(texts)), frozenset(field for row in rows for field in row["marks"]))
 
 
-def looks_like_json(raw: bytes) -> bool:
-    """Return whether a line may be a JSON object; one that Python prints begins with another quote."""
-    return raw.startswith(b'{"') and len(raw) <= LONGEST
+def place_of_json(raw: bytes) -> int:
+    """Return where a JSON object may begin in a line, or -1; one that Python prints has another quote."""
+    return raw.find(b'{"', 0, _LONGEST_PREFIX) if len(raw) <= _LONGEST else -1
 
 
 def lines_in_json(raw: bytes, fields: JsonFields) -> tuple[bytes, ...]:
     """Return the lines of text in a line of JSON, in the order of the fields; none if it is no log's line."""
-    if not looks_like_json(raw):
-        return ()
     try:
         line = json.loads(raw)
     except (ValueError, RecursionError):
         return ()
     if not isinstance(line, dict) or fields.marks.isdisjoint(line):
         return ()
-    texts = (line.get(field) for field in fields.texts)
+    texts = (_value(line, field) for field in fields.texts)
     whole = "\n".join(text.rstrip("\n") for text in texts if isinstance(text, str))
     return tuple(each.encode("utf-8", "replace") for each in whole.split("\n")) if whole else ()
+
+
+def _value(line: Mapping[str, Any], field: str) -> Any:
+    """Return the value of a field; `error.stack_trace` may be one name, or a field inside another."""
+    outer, _, inner = field.partition(".")
+    below = line.get(outer) if inner else None
+    return below.get(inner) if isinstance(below, dict) else line.get(field)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from envcheck.logs.event_store import EventStore
 from envcheck.logs.events import Event, FailureForm, Raised
-from envcheck.logs.json_lines import lines_in_json
+from envcheck.logs.json_lines import lines_in_json, place_of_json
 from envcheck.logs.line_format import LogPatterns, line_text
 from envcheck.logs.statements import Statement
 from envcheck.logs.tracebacks import (
@@ -40,21 +40,21 @@ _SUMMARY_CODE = re.compile(r"\s*exitcode\s+: (-?\d+) \(pid: \d+\)")
 _SUMMARY_FIELD = re.compile(r"\s*(?:error_file|traceback)\s*:")
 
 
-_LABEL = re.compile(r"(.{1,200}?[\w\])}>] ?[:|>\])-]+) *Traceback \(")
-"""What a logger wrote before the header of a traceback, up to a colon, a dash, a bar or a bracket."""
+_LABEL = re.compile(r"(.{0,200}?\S)(\s*)Traceback \(")
+"""What a logger, a test or a quotation wrote before the header of a traceback, and the space behind it."""
 
 
 def _labelled(header: str) -> re.Pattern[str] | None:
     """Return what matches the label of a header before the lines below it; None without one.
 
     A program that logs each line of an exception by itself repeats the label, with other numbers: `ERROR: `,
-    `10:00:01 - trainer - ERROR - `.
+    `10:00:01 - trainer - ERROR - `. A label that only the header has, such as `Original`, matches no line.
     """
     found = _LABEL.match(header)
     if found is None:
         return None
     label = re.sub(r"\d+", r"\\d+", re.escape(found[1]))
-    return re.compile(f"{label}(?: |$)")
+    return re.compile(f"{label}(?:{re.escape(found[2])}|\\s*$)")
 
 
 class _Passage:
@@ -183,12 +183,15 @@ class LineReader:
         """Return whether later lines may belong to something that is open."""
         return bool(self._open)
 
-    def line(self, number: int, raw: bytes) -> None:
-        """Read one line without its end; the lines of text in a JSON object have its number."""
-        for piece in lines_in_json(raw, self.patterns.json) or (raw,):
-            self._line(number, piece)
+    def texts_of(self, raw: bytes) -> Sequence[bytes]:
+        """Return the lines of text in a line of JSON, each behind its prefix, or the line itself."""
+        begin = place_of_json(raw)
+        if begin < 0 or (begin and line_text(raw[:begin], self.patterns).text):
+            return (raw,)
+        return [raw[:begin] + each for each in lines_in_json(raw[begin:], self.patterns.json)] or (raw,)
 
-    def _line(self, number: int, raw: bytes) -> None:
+    def line(self, number: int, raw: bytes) -> None:
+        """Read one line, or one of the texts in it, without its end."""
         key, rank, text = line_text(raw, self.patterns)
         stream = self._streams.get(key)
         if stream is None:

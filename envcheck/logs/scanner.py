@@ -10,7 +10,6 @@ import re
 from collections.abc import Sequence
 
 from envcheck.logs.events import Log
-from envcheck.logs.json_lines import looks_like_json
 from envcheck.logs.line_format import LogPatterns
 from envcheck.logs.line_reader import LINES_BEFORE, LineReader
 from envcheck.logs.tracebacks import MAX_LINES
@@ -161,8 +160,8 @@ class Scanner:
         line_end = end if line_end < 0 else line_end
         number, raw = self._line_at(data, at), data[at:line_end]
         for piece in raw.split(b"\r") if b"\r" in raw else (raw,):
-            if piece or not raw:
-                self.reader.line(number, self._shortened(piece))
+            for text in self.reader.texts_of(piece) if piece or not raw else ():
+                self.reader.line(number, self._shortened(text))
         self._given = min(line_end + 1, end)
         return self._given
 
@@ -184,7 +183,7 @@ class Scanner:
 
     def _shortened(self, raw: bytes) -> bytes:
         """Return a line; of a very long one the part around the first word that was searched for."""
-        if len(raw) <= _MAX_LINE or looks_like_json(raw):
+        if len(raw) <= _MAX_LINE:
             return raw
         lowered = raw.lower()
         hits = [offset for word in self._words if (offset := lowered.find(word)) >= 0]

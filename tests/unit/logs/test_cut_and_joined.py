@@ -199,8 +199,10 @@ TRACEBACK = (
         ),
         json.dumps({"timestamp": "2026", "level": "error", "event": "failed", "exception": TRACEBACK}) + "\n",
         json.dumps({"level": "ERROR", "text": f"{'x' * 9_000}\n{TRACEBACK}"}) + "\n",
+        "2026-01-01T00:00:00.123456789Z " + json.dumps({"severity": "ERROR", "message": TRACEBACK}) + "\n",
+        json.dumps({"@timestamp": "2026", "message": "no", "error": {"stack_trace": TRACEBACK}}) + "\n",
     ],
-    ids=["docker", "structlog", "long"],
+    ids=["docker", "structlog", "long", "behind a time", "nested"],
 )
 def test_lines_of_json_are_read_as_the_text_that_they_hold(text: str) -> None:
     cause = cause_of(text)
@@ -278,7 +280,9 @@ def test_a_line_of_code_or_a_sentence_without_an_exception_names_none(line: str)
 LABEL = "2026-01-01 10:00:0{} - trainer - ERROR - "
 
 
-@pytest.mark.parametrize("label", [LABEL, "ERROR: ", "[worker 3] ", "a.py:{}] "])
+@pytest.mark.parametrize(
+    "label", [LABEL, "ERROR: ", "[worker 3] ", "a.py:{}] ", "> ", "E   ", "worker {} says ", "log |"]
+)
 def test_a_label_before_each_line_of_a_traceback_is_no_part_of_it(label: str) -> None:
     whole = f"{TRACEBACK}\nDuring handling of the above exception, another exception occurred:\n\n{FRAME}RuntimeError: no\n"
     lines = [f"{label.format(at % 10)}{line}".rstrip() for at, line in enumerate(whole.splitlines())]
