@@ -84,13 +84,28 @@ def library_lines(library: LibraryAnswer, inventory: Inventory, message: str = "
     elif library.members:
         if_its = f"if it is the function of {library.members[0].package}: " if library.own else ""
         yield f"    advice  {if_its}{_advice_on_members(library.members, asked=library.asked)}"
-    if library.members and library.members[0].derived:
-        base = library.members[0].owner
-        yield f"    note    a class derived from {base} may be written for another release of it"
+    yield from _notes_on_members(library.members[:_LISTED])
     yield from _given_lines(library)
     for package in dict.fromkeys(has.package for has in library.members):
         if version := inventory.known(package_key(package)):
             yield f"    judged  {package} {version}"
+
+
+def _notes_on_members(members: Sequence[Membership]) -> Iterator[str]:
+    """Yield what the releases that have an attribute do not say of the others."""
+    if any(map(_has_gap, members)):
+        yield "    note    the releases between these may set it in another function of the class"
+    if members and members[0].derived:
+        base = members[0].owner
+        yield f"    note    a class derived from {base} may be written for another release of it"
+
+
+def _has_gap(has: Membership) -> bool:
+    """Return whether an attribute is not in some releases between those that have it.
+
+    It mostly moved to a method that `__init__` calls, which the table does not read, and back.
+    """
+    return not has.has.startswith("(") and ", " in has.releases
 
 
 def is_stated(has: Membership, inventory: Inventory) -> bool:

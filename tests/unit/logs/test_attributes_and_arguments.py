@@ -198,3 +198,15 @@ def test_of_objects_inside_one_another_the_innermost_lacks_the_attribute(explain
 
     assert "if fast_inference" in one
     assert "if fast_inference" not in another  # another attribute is another failure
+
+
+def test_an_attribute_that_comes_back_may_have_moved_in_between(explained: Explain) -> None:
+    """LlamaAttention of transformers 4.31 to 4.42 sets rotary_emb in _init_rope, which __init__ calls."""
+    said = "AttributeError: '{}' object has no attribute 'rotary_emb'\n"
+    gone, never_back = (
+        answer(explained(said.format(name))) for name in ("LlamaAttention", "MistralAttention")
+    )
+
+    assert "may set it in another function" in gone
+    assert "has it  transformers 4.34 to 4.47" in never_back
+    assert "may set it in another function" not in never_back
