@@ -48,10 +48,10 @@ def _labelled(header: str) -> re.Pattern[str] | None:
     """Return what matches the label of a header before the lines below it; None without one.
 
     A program that logs each line of an exception by itself repeats the label, with other numbers: `ERROR: `,
-    `10:00:01 - trainer - ERROR - `. A label that only the header has, such as `Original`, matches no line.
+    `10:00:01 - trainer - ERROR - `. A word alone, such as `Original`, belongs to the header.
     """
     found = _LABEL.match(header)
-    if found is None:
+    if found is None or (found[1].isalpha() and found[2] == " "):
         return None
     label = re.sub(r"\d+", r"\\d+", re.escape(found[1]))
     return re.compile(f"{label}(?:{re.escape(found[2])}|\\s*$)")

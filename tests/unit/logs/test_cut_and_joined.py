@@ -296,3 +296,10 @@ def test_a_label_before_the_header_alone_takes_nothing_from_the_lines_below() ->
     cause = cause_of(f"ERROR: {TRACEBACK}")
     assert cause.place is not None
     assert cause.place.line == 3
+
+
+def test_a_word_before_the_header_is_no_label() -> None:
+    below = "Original error was: no module"
+    frames = "".join(TRACEBACK.splitlines(keepends=True)[:-1])
+    event = scanned(f"Original {frames}ImportError:\n{below}\n").events[0]
+    assert below in event.text
