@@ -23,6 +23,9 @@ from envcheck.training_config.values import FALSE, TRUE, UNDECIDED, alternatives
 MODEL = "model"
 """The dialect of a model's own configuration, to which settings that name a model refer."""
 
+_LISTS = frozenset({"train.lora_targets"})
+"""Facts that are one text in which commas separate the words of a list."""
+
 
 def facts(context: DialectContext) -> Iterator[Fact]:
     """Yield the facts that follow from several settings, then those that settings state, weak ones first."""
@@ -96,7 +99,8 @@ def _is_ignored(context: DialectContext, setting: Setting, row: DialectRow) -> b
 
 def _value(row: DialectRow, setting: Setting) -> SettingValue:
     """Return the value of a setting; of a list on a command line, all its words."""
-    if row.kind != "words" or not setting.more or isinstance(setting.value, tuple | Section):
+    takes_several = row.kind == "words" or row.key in _LISTS
+    if not takes_several or not setting.more or isinstance(setting.value, tuple | Section):
         return setting.value
     words = (setting.value, *setting.more)
     unknown = next((word for word in words if isinstance(word, Unknown)), None)

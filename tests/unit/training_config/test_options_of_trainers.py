@@ -1,0 +1,48 @@
+"""Options of trainers, each with the fact that it states, and with what it does not state."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.unit.training_config.test_programs import facts_of
+
+
+def test_steps_between_checkpoints_and_evaluations(tmp_path: Path) -> None:
+    line = "python missing.py --output_dir o --per_device_train_batch_size 1 --bf16"
+    line += " --save_steps {} --eval_steps {}\n"
+    found = facts_of(tmp_path, "run.sh", {"run.sh": line.format(500, 200)})
+    assert (found["save_steps"], found["eval_steps"]) == (500, 200)
+    shares = facts_of(tmp_path, "run.sh", {"run.sh": line.format(0.2, "0.1")})
+    assert shares.keys().isdisjoint({"save_steps", "eval_steps"})  # parts of all steps
+
+
+def test_modules_of_lora_may_be_several_words(tmp_path: Path) -> None:
+    line = "trl sft --use_peft --lora_target_modules q_proj v_proj --output_dir o\n"
+    assert facts_of(tmp_path, "run.sh", {"run.sh": line})["lora_targets"] == "q_proj,v_proj"
+    line = line.replace("q_proj v_proj", "all-linear")
+    assert facts_of(tmp_path, "run.sh", {"run.sh": line})["lora_targets"] == "all-linear"
+
+
+@pytest.mark.parametrize("saved", [True, False])
+def test_unsloth_trains_modules_beside_the_adapter(tmp_path: Path, saved: bool) -> None:
+    more = ', modules_to_save=["lm_head"]' if saved else ""
+    program = (
+        "from trl import SFTConfig, SFTTrainer\nfrom unsloth import FastLanguageModel\n"
+        "model, tokenizer = FastLanguageModel.from_pretrained('m')\n"
+        f"model = FastLanguageModel.get_peft_model(model, r=8{more})\n"
+        "SFTTrainer(model=model, args=SFTConfig('o')).train()\n"
+    )
+    found = facts_of(tmp_path, "train.py", {"train.py": program})
+    assert found.get("modules_to_save", False) is saved
+
+
+@pytest.mark.parametrize(
+    ("program", "method"), [("fsdp_sft_trainer", "sft"), ("sft_trainer", "sft"), ("main_ppo", None)]
+)
+def test_verl_trains_by_its_program(tmp_path: Path, program: str, method: str | None) -> None:
+    line = f"torchrun -m verl.trainer.{program} data.train_batch_size=8 data.max_length=256\n"
+    found = facts_of(tmp_path, "run.sh", {"run.sh": line})
+    assert (found["trainer"], found.get("method")) == ("verl", method)
+    assert found["sequence_length"] == 256
