@@ -176,7 +176,7 @@ def _is_not_passed_on(fact: Fact, part: Interpretation, group: Sequence[Interpre
     if part.dialect is None or part.dialect.name == _CODE:
         return False
     if fact.key == _ATTENTION:
-        return any(map(_loads_with_default_attention, group))
+        return any(_loads_with_default_attention(each) or _loads_with_attention(each) for each in group)
     return fact.key == _QUANTIZATION and any(
         other.key == _QUANTIZATION and other.value == "none"
         for each in group
@@ -191,6 +191,14 @@ def _loads_with_default_attention(part: Interpretation) -> bool:
         return False
     names = part.document.names()
     return _LOADS in names and names.isdisjoint(f"{_LOADS}.{name}" for name in _DECIDE_ATTENTION)
+
+
+def _loads_with_attention(part: Interpretation) -> bool:
+    """Return whether a part is the code of a program, and a call that loads a model names its attention."""
+    if part.dialect is None or part.dialect.name != _CODE:
+        return False
+    found = [fact for fact in part.facts if fact.key == _ATTENTION]
+    return any(fact.value is not None and f" {_LOADS}." in fact.source for fact in found)
 
 
 def _is_of_unused_section(fact: Fact, part: Interpretation, group: Sequence[Interpretation]) -> bool:

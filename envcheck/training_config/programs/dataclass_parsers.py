@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 
 from envcheck.core.facts import Unknown
+from envcheck.training_config.programs.later_settings import PARSED
 from envcheck.training_config.programs.own_launchers import OwnLaunchers
 from envcheck.training_config.programs.parsers import option_of
 from envcheck.training_config.programs.recorded_calls import Arguments, FollowedCall, KeywordGiven
@@ -83,8 +84,11 @@ class DataclassParsers(OwnLaunchers):
             owner, _, name = library.name.rpartition(".")
             keywords = tuple(KeywordGiven(key, value, node) for key, value in items.items())
             arguments = Arguments((), keywords, file.rest)
-            self.calls.append(FollowedCall(name, owner, node, self.path, arguments, tuple(self.conditions)))
-        return Record(items, "object", cls, rest="a library defines it" if library is not None else file.rest)
+            record = Record(items, "object", cls, rest="a library defines it", born=len(self.conditions))
+            call = FollowedCall(name, owner, node, self.path, arguments, tuple(self.conditions), record)
+            self.calls.append(call)
+            return record
+        return Record(items, "object", cls, rest=file.rest)
 
     def _from_command_line(self, cls: Value, node: ast.Call) -> Value:
         file: Value = self._loaded(self.given["config"]) if "config" in self.given else Record({})
@@ -92,7 +96,12 @@ class DataclassParsers(OwnLaunchers):
         why = self.rest or ("" if isinstance(file, Record) else "a configuration file may set it")
         stated = {**from_file, **self.given}
         if not isinstance(cls, ClassValue):
-            return Record(stated, "namespace", rest="the command line may set it")
+            record = Record(stated, PARSED, rest="the command line may set it", born=len(self.conditions))
+            if isinstance(cls, LibraryName):
+                owner, _, name = cls.name.rpartition(".")
+                none, conditions = Arguments((), ()), tuple(self.conditions)
+                self.calls.append(FollowedCall(name, owner, node, self.path, none, conditions, record))
+            return record
         items = self.fields(cls)
         lists = _list_fields(cls)
         line = self.arguments_given
@@ -101,17 +110,17 @@ class DataclassParsers(OwnLaunchers):
             items = {name: Unknown(why) for name in items}
         items.update({name: value for name, value in stated.items() if name in items})
         library = next((each for each in cls.lineage() if isinstance(each, LibraryName)), None)
-        if library is not None:
-            owner, _, name = library.name.rpartition(".")
-            # What the file or the command line states has its place there.
-            given = tuple(KeywordGiven(key, value, node) for key, value in items.items() if key not in stated)
-            items = {**stated, **items}
+        # What the file or the command line states has its place there.
+        given = tuple(KeywordGiven(key, value, node) for key, value in items.items() if key not in stated)
+        if library is None:
+            record = Record(items, "object", cls, born=len(self.conditions))
+        else:
+            why_more = "a library defines it"
+            record = Record({**stated, **items}, "object", cls, why_more, born=len(self.conditions))
             if not why:
-                conditions = tuple(self.conditions)
-                self.calls.append(
-                    FollowedCall(name, owner, node, self.path, Arguments((), given), conditions)
-                )
-        record = Record(items, "object", cls, rest="a library defines it" if library is not None else "")
+                owner, _, name = library.name.rpartition(".")
+                arguments, conditions = Arguments((), given), tuple(self.conditions)
+                self.calls.append(FollowedCall(name, owner, node, self.path, arguments, conditions, record))
         after = self._in_class(cls, "__post_init__", record)
         if isinstance(after, ProjectFunction):
             self.call_function(after, Arguments((), ()))

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from envcheck.core.facts import Tri
 from envcheck.training_config.programs.expressions import ProgramTooLongError
 from envcheck.training_config.programs.hydra import ReadConfiguration
+from envcheck.training_config.programs.later_settings import settings_replaced, with_later_settings
 from envcheck.training_config.programs.libraries import Follower
 from envcheck.training_config.programs.modules import Project
 from envcheck.training_config.programs.parsers import GivenArguments
@@ -32,7 +33,8 @@ class FollowedProgram(NamedTuple):
     reaches. `incomplete` is the reason why some of its code may not have been reached, or "". `about_names`
     are the conditions that ask for the name of a parameter, `trains` says whether it starts a training.
     `environment` has the variables that it sets or was given, `read_items` the names of the options and items
-    that it reads, `written` the configurations that it writes.
+    that it reads, `written` the configurations that it writes, `replaced` the names of a trainer's options
+    that it sets itself after it parsed them.
     """
 
     calls: tuple[FollowedCall, ...]
@@ -49,6 +51,7 @@ class FollowedProgram(NamedTuple):
     environment: Mapping[str, Value] = MappingProxyType({})
     read_items: frozenset[str] = frozenset()
     written: Mapping[str, Record] = MappingProxyType({})
+    replaced: frozenset[str] = frozenset()
 
 
 def follow(
@@ -87,7 +90,7 @@ def follow(
         follower.run_waiting()
     except (ProgramTooLongError, RecursionError):
         follower.incomplete = TOO_LONG
-    calls, trains = _of_training(follower.calls, waiting_from)
+    calls, trains = _of_training(with_later_settings(follower.calls, follower.set_later), waiting_from)
     incomplete = follower.incomplete or ("some of its modules are too large" if project.limited else "")
     return FollowedProgram(
         calls,
@@ -104,6 +107,7 @@ def follow(
         follower.environment,
         frozenset(follower.read_items),
         {path: each for path, each in follower.written.items() if isinstance(each, Record)},
+        settings_replaced(follower.calls, follower.set_later),
     )
 
 

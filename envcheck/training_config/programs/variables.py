@@ -10,6 +10,7 @@ from functools import reduce
 
 from envcheck.core.facts import Unknown
 from envcheck.training_config.programs.expressions import Expressions, computed
+from envcheck.training_config.programs.later_settings import SetAttributes
 from envcheck.training_config.programs.modules import Module, Project
 from envcheck.training_config.programs.names import is_beside
 from envcheck.training_config.programs.parsers import Commands, Parser
@@ -83,6 +84,7 @@ class Names(Expressions):
         self.incomplete = ""
         self.bodies: set[str] = set()  # names of the project's functions that were followed
         self.about_names: set[str] = set()  # conditions that ask for the name of a parameter
+        self.set_later = SetAttributes()
         self._frames: list[CallFrame] = []
         self._waiting: list[ProjectFunction] = []  # functions given to something that may call them
         self._assigning: ast.Assign | None = None  # the assignment that is followed now
@@ -334,9 +336,11 @@ class Names(Expressions):
         name = target.attr
         if isinstance(owner, Record) and owner.role != "dict":
             self.put(owner, name, value)
+            self.set_later.add(owner, target, self._path)
             return
         if isinstance(owner, Thing) and owner.given is not None:
             owner.given[name] = self._settled(owner.given.get(name, MISSING), value, owner.born)
+            self.set_later.add(owner, target, self._path)
         if isinstance(owner, ModuleValue):
             owner.module.scope.names[name] = value
             return

@@ -326,7 +326,9 @@ class _LaunchDocuments:
         names = code.with_followed(followed)
         found += self._stated_by_code(code, names, settings, incomplete, followed)
         own = tuple(variables_of_program(followed, code.file, self.command.exported))
-        return [*found, last._replace(source=names.source, environment=own)]
+        replaced = followed.replaced if followed is not None else frozenset()
+        left = tuple(setting for setting in last.settings if setting.name not in replaced)
+        return [*found, last._replace(settings=left, source=names.source, environment=own)]
 
     def _stated_by_code(
         self,
