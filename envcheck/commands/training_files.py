@@ -88,12 +88,14 @@ class _Naming(NamedTuple):
     """Hold what is known of a file from where it is named; nothing if the user names it.
 
     `dialect` overrides the one that the file's content suggests, `launch` is the number of the launch, and
-    `read_by` the code of the program that is given the file.
+    `read_by` the code of the program that is given the file. `given` are the files and models that a command
+    line names itself, by the settings of this file that it replaces.
     """
 
     dialect: str = ""
     launch: int = 0
     read_by: ProgramSource | None = None
+    given: frozenset[str] = frozenset()
 
 
 class _NamedFileReader:
@@ -173,10 +175,13 @@ class _NamedFileReader:
             placed = self._with_inherited(placed, folder)
             self._note_written(placed)
             placed = self._with_section_files(placed, folder)
+            if naming.given:
+                kept = tuple(each for each in placed.settings if each.name not in naming.given)
+                placed = placed._replace(settings=kept)
             interpreted = understood(placed, self._known, self._installed)
             for part in interpreted:
                 for reference in part.references:
-                    self._follow(reference, part.document, folder)
+                    self._follow(reference, part, folder)
             parts += interpreted
         if not naming.dialect and not any(_says_something(part) for part in parts):
             raise InputError(name, "has no training setting that envcheck knows")
@@ -327,8 +332,9 @@ class _NamedFileReader:
         self.texts[str(path)] = text
         return part
 
-    def _follow(self, reference: Reference, document: Document, folder: Path) -> None:
+    def _follow(self, reference: Reference, part: Interpretation, folder: Path) -> None:
         """Read the file that a setting names, relative to the file that names it or to this folder."""
+        document = part.document
         if reference.unknown:
             self._leave_open(reference, reference.unknown)
             return
@@ -350,7 +356,8 @@ class _NamedFileReader:
             text = f"{_short(reference.path)} is not here: {path} is read, which ends in the same way"
             self.diagnostics.append(Diagnostic(Severity.NOTE, "read-instead", text, (reference.place,)))
         try:
-            naming = _Naming(reference.dialect, reference.launch, document.source)
+            given = _replacing(part, reference.dialect)
+            naming = _Naming(reference.dialect, reference.launch, document.source, given)
             self._read_file(path, str(path), naming)
         except InputError as error:
             self._leave_open(reference, f"{reference.path} cannot be read")
@@ -412,6 +419,18 @@ def _known_configuration(name: str) -> str:
 
     found = configuration_of(text_of("hub_models", "hub"), name)
     return json.dumps(found) if found else ""
+
+
+def _replacing(part: Interpretation, dialect: str) -> frozenset[str]:
+    """Return the settings of a command line that name a file or a model, if they replace those of a file.
+
+    They do in a file of the same dialect: the model that it names is then not the one that is trained.
+    """
+    if part.document.form != "arguments" or part.dialect is None or part.dialect.name != dialect:
+        return frozenset()
+    rows = part.dialect.rows
+    names = part.document.names()
+    return frozenset(name for name in names if any(row.refers for row in rows.get(name, ())))
 
 
 def _may_be_section(setting: Setting, document: Document) -> bool:

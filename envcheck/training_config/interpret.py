@@ -168,10 +168,17 @@ def _of_partial(context: DialectContext) -> Interpretation:
     stated = [*facts(context)]
     certain = tuple(fact for fact in stated if fact.value is not None)
     named = tuple(each for each in _references(context) if not each.unknown)
-    if not document.whole:
-        return Interpretation(document, context.dialect, (*certain, *document.environment), references=named)
     known = {fact.key for fact in certain}
     computed = tuple(fact for fact in stated if isinstance(fact.reading, Unknown) and fact.key not in known)
+    if not document.whole:
+        asked = tuple(fact for fact in computed if fact.key == _TRUST)
+        return Interpretation(
+            document,
+            context.dialect,
+            (*certain, *document.environment),
+            references=named,
+            open_facts=asked,
+        )
     return Interpretation(
         document,
         context.dialect,
@@ -180,6 +187,10 @@ def _of_partial(context: DialectContext) -> Interpretation:
         defaults=tuple(default_facts(context)),
         open_facts=computed,
     )
+
+
+_TRUST = "train.trust_remote_code"
+"""The fact that a library's default decides where nothing states it, also if a program is read in part."""
 
 
 def _without_unused_deepspeed(document: Document) -> Document:

@@ -61,6 +61,9 @@ UNSLOTH = ("FastLanguageModel", "FastModel", "FastVisionModel", "FastTextModel",
 
 MODEL = "from_pretrained"
 
+_OF_UNSLOTH = {"UnslothTrainer": "SFTTrainer", "UnslothTrainingArguments": "SFTConfig"}
+"""Classes that Unsloth derives from TRL's (unsloth/trainer.py), and what they are derived from."""
+
 LIBRARIES = ("transformers", "trl", "sentence_transformers", "unsloth", "accelerate")
 """Packages that define the known trainers; a class of the same name from elsewhere is a different one."""
 
@@ -119,6 +122,7 @@ def recognised_name(name: str, owner: str) -> str:
     """Return the name that prefixes the settings of a call that configures a training, or ""."""
     if owner.rpartition(".")[2] in UNSLOTH:
         return f"unsloth.{name}" if name in ("from_pretrained", "get_peft_model") else ""
+    name = _OF_UNSLOTH.get(name, name)
     if name in ("Trainer", "Fabric") and owner.partition(".")[0] in LIGHTNING:
         return "lightning"
     if name == MODEL:

@@ -159,7 +159,8 @@ def _likeliest(
 def _trains(command: LaunchCommand, line: LaunchLine, programs: LaunchedPrograms) -> Tri:
     """Return whether a launch trains, by what its program does, or by its name and its arguments."""
     name = line.program[-1]
-    if len(line.program) > 1 or name.partition(".")[0] in _TRAINING_PACKAGES:
+    # A project may have a copy of a trainer in its own package, as in `-m ours.verl.trainer.main_ppo`.
+    if len(line.program) > 1 or not _TRAINING_PACKAGES.isdisjoint(name.split(".")[:-1] or [name]):
         return Tri.YES
     code = programs.code(name, command.folder)
     followed = programs.follow(code, command, line) if code is not None else None

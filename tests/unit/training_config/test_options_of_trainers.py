@@ -46,3 +46,22 @@ def test_verl_trains_by_its_program(tmp_path: Path, program: str, method: str | 
     found = facts_of(tmp_path, "run.sh", {"run.sh": line})
     assert (found["trainer"], found.get("method")) == ("verl", method)
     assert found["sequence_length"] == 256
+
+
+@pytest.mark.parametrize(
+    ("name", "method"), [("grpo_vlm.py", "grpo"), ("gspo.py", "grpo"), ("online_dpo_vlm.py", "online_dpo")]
+)
+def test_trls_scripts_train_by_their_name(tmp_path: Path, name: str, method: str) -> None:
+    line = f"accelerate launch examples/scripts/{name} --use_peft --max_prompt_length 9 --output_dir o\n"
+    assert facts_of(tmp_path, "run.sh", {"run.sh": line})["method"] == method
+
+
+def test_classes_of_unsloth_are_those_of_trl(tmp_path: Path) -> None:
+    program = """
+from unsloth import FastLanguageModel, UnslothTrainer, UnslothTrainingArguments
+model, tokenizer = FastLanguageModel.from_pretrained("m")
+args = UnslothTrainingArguments("o", per_device_train_batch_size=3, gradient_accumulation_steps=4)
+UnslothTrainer(model=model, args=args, packing=True).train()
+"""
+    found = facts_of(tmp_path, "train.py", {"train.py": program})
+    assert (found["trainer"], found["method"], found["micro_batch_size"]) == ("trl", "sft", 3)
