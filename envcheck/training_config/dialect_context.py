@@ -101,6 +101,9 @@ class DialectContext:
         """
         proofs = self.dialect.proofs
         programs = {*self.dialect.programs} & program_names(self.document)
+        of_others = any(name in self.settings for name in self.dialect.unproved)
+        if of_others and self.document.form != "arguments" and not self.document.partial:
+            return False
         if programs or (not proofs and not self._is_only_parsed()):
             return True
         if self._is_unknown_command():

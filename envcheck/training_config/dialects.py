@@ -215,6 +215,7 @@ class _RecognisedBy(NamedTuple):
     enough: int = 1  # the number of marks needed to recognise the dialect
     spelled: bool = False  # whether its program reads numbers that are written as text, such as YAML's 1e-4
     proofs: Sequence[str] = ()  # names of which two prove the trainer; if empty, marks suffice
+    unproved: Sequence[str] = ()  # names in a file that another trainer with the same proofs may have
     inherits: str = ""  # the setting that names the files a configuration is based on
     closed: bool = False  # whether only names in its rows affect facts
     read_from: str = ""  # the releases of `package` whose code the rows were taken from
@@ -350,8 +351,8 @@ class Dialect(_RecognisedBy):
 
 _OWN_FIELDS = (
     "title", "trainer", "package", "forms", "marks", "programs", "unknown", "twice", "auto", "sources",
-    "unread", "enough", "spelled", "inside", "closed", "read_from", "proofs", "inherits", "in_code",
-    "in_packages", "never_with", "flat", "only", "parsed_by",
+    "unread", "enough", "spelled", "inside", "closed", "read_from", "proofs", "unproved", "inherits",
+    "in_code", "in_packages", "never_with", "flat", "only", "parsed_by",
 )  # fmt: skip
 """Fields of a file that are not inherited."""
 

@@ -65,3 +65,12 @@ UnslothTrainer(model=model, args=args, packing=True).train()
 """
     found = facts_of(tmp_path, "train.py", {"train.py": program})
     assert (found["trainer"], found["method"], found["micro_batch_size"]) == ("trl", "sft", 3)
+
+
+@pytest.mark.parametrize(("more", "trainer"), [("", "transformers"), ("packing: true\n", None)])
+def test_a_file_with_trls_names_does_not_prove_transformers_trainer(
+    tmp_path: Path, more: str, trainer: str | None
+) -> None:
+    text = "output_dir: o\nper_device_train_batch_size: 2\nsave_total_limit: 2\nbf16: true\nlearning_rate: 1.0e-5\n"
+    found = facts_of(tmp_path, "recipe.yaml", {"recipe.yaml": text + more})
+    assert (found.get("trainer"), found["precision"]) == (trainer, "bf16")
