@@ -65,6 +65,9 @@ from envcheck.training_config.launch_scripts.values import (
 )
 from envcheck.training_config.launch_scripts.written_files import WRITERS, WrittenFiles
 
+_COMMAND_OPTIONS = frozenset({"-c", "--cmd", "--command", "--wrap"})
+"""Options of commands that queue a job, each followed by a text for a shell."""
+
 _COMMAND = pattern(r"[A-Za-z][\w.-]*")
 _UNSET = pattern(r"(?:-u|--unset=)([A-Za-z_]\w*)")
 _PYTHON = pattern(r"python[0-9.]*")
@@ -161,11 +164,8 @@ class SimpleCommands:
             program = base_name(known_text(fields[0]) or "") if fields else ""
             is_prefix = program in PREFIXES and program not in self.session.functions
             behind = self._index_behind_prefix(fields) if is_prefix else self._index_in_queue(program, fields)
-            if is_prefix and not behind:
-                self._evaluate_texts(fields[1:], scope)
-                if program in READ_SCRIPTS:
-                    self._evaluate_document(command, scope)
             if not behind:
+                self._follow_texts(fields, command, scope, is_prefix=is_prefix)
                 break
             if program == "env":
                 own = {**own, **self._taken_away(fields[1:behind], scope, own)}
@@ -318,8 +318,7 @@ class SimpleCommands:
         Clusters have commands of their own, which start `-- COMMAND` or a shell with a script, as in
         `submit --gpus 8 bash train.sh`.
         """
-        known = program in self.session.functions or program in {*BUILTINS, *SHELLS, *PRINT, *WRITERS}
-        if known or not _COMMAND.fullmatch(program) or self.is_launch(tuple(map(argument, fields))):
+        if not self._is_command_of_its_own(program, fields):
             return 0
         for index in range(1, min(len(fields) - 1, MAX_PREFIX_WORDS)):
             word = known_text(fields[index]) or ""
@@ -331,6 +330,40 @@ class SimpleCommands:
             ):
                 return index + 1
         return 0
+
+    def _follow_texts(
+        self, fields: list[Value], command: SimpleCommand, scope: Scope, *, is_prefix: bool
+    ) -> None:
+        """Follow the texts that a command gives to another shell, if it starts no program itself."""
+        program = base_name(known_text(fields[0]) or "") if fields else ""
+        if is_prefix:
+            self._evaluate_texts(fields[1:], scope)
+            if program in READ_SCRIPTS:
+                self._evaluate_document(command, scope)
+        elif (text := self._text_in_queue(program, fields)) is not None:
+            self._evaluate_texts([text], scope)
+
+    def _text_in_queue(self, program: str, fields: list[Value]) -> Value | None:
+        """Return the text for a shell that a program which is not known starts, or None.
+
+        As in `submit --gpus 8 -c "bash -c 'python train.py'"`.
+        """
+        if not self._is_command_of_its_own(program, fields):
+            return None
+        for option, field in pairwise(fields):
+            first = spelled(field).split(maxsplit=1)[:1]
+            if known_text(option) in _COMMAND_OPTIONS and first and base_name(first[0]) in SHELLS:
+                return field
+        return None
+
+    def _is_command_of_its_own(self, program: str, fields: list[Value]) -> bool:
+        """Return whether a command is of a kind that is not known, such as a cluster's own."""
+        known = program in self.session.functions or program in {*BUILTINS, *SHELLS, *PRINT, *WRITERS}
+        return (
+            not known
+            and _COMMAND.fullmatch(program) is not None
+            and not self.is_launch(tuple(map(argument, fields)))
+        )
 
     def _evaluate_texts(self, fields: list[Value], scope: Scope) -> None:
         """Follow the arguments that are whole commands, as in `sbatch --wrap="python train.py"`."""

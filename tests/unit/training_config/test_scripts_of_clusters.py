@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from envcheck.core.errors import InputError
 from tests.support.launches import known_facts as facts
 
 TRAIN = "torchrun --nproc_per_node 4 train.py --output_dir out --num_train_epochs 1"
@@ -195,3 +196,24 @@ args = parser.parse_args()
         program = program.replace("Trainer, ", "")
     script = "python train.py --output_dir out --num_train_epochs 1 --logging_steps 5 --save_steps 10 --bf16 true\n"
     assert facts(tmp_path, {"run.sh": script, "train.py": program}).get("trainer") == trainer
+
+
+@pytest.mark.parametrize(
+    ("command", "starts"),
+    [
+        ("submit_job --gpu 8 -c \"bash -c 'cd here; $RUN'\"", True),
+        ("cluster --command 'bash -lc \"llamafactory-cli train c.yaml\"'", True),
+        ("echo -c \"bash -c '$RUN'\"", False),
+        ("note --text \"bash -c '$RUN'\"", False),
+    ],
+)
+def test_a_clusters_command_is_given_a_text_for_a_shell(tmp_path: Path, command: str, starts: bool) -> None:
+    script = f'RUN="llamafactory-cli train c.yaml"\n{command}\n'
+    recipe = "stage: sft\nfinetuning_type: lora\nmodel_name_or_path: m\ntemplate: qwen\nbf16: true\n"
+    files = {"run.sh": script, "c.yaml": recipe}
+    if not starts:
+        with pytest.raises(InputError):
+            facts(tmp_path, files)
+        return
+    found = facts(tmp_path, files)
+    assert (found["trainer"], found["adapter"]) == ("llamafactory", "lora")
