@@ -449,6 +449,8 @@ def recognised(document: Document, dialects: Mapping[str, Dialect]) -> Dialect |
     def own_marks(dialect: Dialect) -> int:
         marks = sum(mark in names for mark in dialect.marks)
         marks += _ONLY_WEIGHT * sum(name in names for name in dialect.only) + _is_parsed_by(document, dialect)
+        if marks and _imports_one(document.read_by, {*dialect.in_packages}):
+            marks += dialect.enough  # the program that reads the file imports the trainer
         return marks + _PROGRAM_WEIGHT * sum(name in program for name in dialect.programs)
 
     def score(dialect: Dialect) -> tuple[int, int]:

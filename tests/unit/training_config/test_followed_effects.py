@@ -183,7 +183,7 @@ main()
 LIKE_VERL = "bf16: true\ndata:\n  max_prompt_length: 256\n  max_response_length: 512\n  train_batch_size: 8\n"
 
 
-@pytest.mark.parametrize(("package", "trainer"), [("torch", None), ("verl", "verl"), ("helpers", "verl")])
+@pytest.mark.parametrize(("package", "trainer"), [("torch", None), ("verl", "verl"), ("helpers", None)])
 def test_a_configuration_is_that_of_a_trainer_that_its_program_may_run(
     tmp_path: Path, package: str, trainer: str | None
 ) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from envcheck.core.errors import InputError
 from tests.unit.training_config.test_programs import facts_of
 
 
@@ -74,3 +75,13 @@ def test_a_file_with_trls_names_does_not_prove_transformers_trainer(
     text = "output_dir: o\nper_device_train_batch_size: 2\nsave_total_limit: 2\nbf16: true\nlearning_rate: 1.0e-5\n"
     found = facts_of(tmp_path, "recipe.yaml", {"recipe.yaml": text + more})
     assert (found.get("trainer"), found["precision"]) == (trainer, "bf16")
+
+
+LENGTHS = "data:\n  max_prompt_length: 512\n  max_response_length: 512\n"
+
+
+def test_lengths_of_prompts_alone_are_no_configuration_of_verl(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no training setting"):
+        facts_of(tmp_path, "grpo.yaml", {"grpo.yaml": LENGTHS})
+    text = f"{LENGTHS}algorithm:\n  adv_estimator: grpo\nactor_rollout_ref:\n  rollout:\n    name: vllm\n"
+    assert facts_of(tmp_path, "grpo.yaml", {"grpo.yaml": text})["trainer"] == "verl"
