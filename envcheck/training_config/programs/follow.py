@@ -33,8 +33,8 @@ class FollowedProgram(NamedTuple):
     reaches. `incomplete` is the reason why some of its code may not have been reached, or "". `about_names`
     are the conditions that ask for the name of a parameter, `trains` says whether it starts a training.
     `environment` has the variables that it sets or was given, `read_items` the names of the options and items
-    that it reads, `written` the configurations that it writes, `replaced` the names of a trainer's options
-    that it sets itself after it parsed them.
+    that it reads, `written` the configurations that it writes, `replaced` the options of a trainer that it
+    sets itself after it parsed them, each with the reason why it is not known afterwards, or "".
     """
 
     calls: tuple[FollowedCall, ...]
@@ -51,7 +51,7 @@ class FollowedProgram(NamedTuple):
     environment: Mapping[str, Value] = MappingProxyType({})
     read_items: frozenset[str] = frozenset()
     written: Mapping[str, Record] = MappingProxyType({})
-    replaced: frozenset[str] = frozenset()
+    replaced: Mapping[str, str] = MappingProxyType({})
 
 
 def follow(

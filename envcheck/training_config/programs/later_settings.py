@@ -47,11 +47,18 @@ def with_later_settings(calls: Sequence[FollowedCall], set_later: SetAttributes)
     return found
 
 
-def settings_replaced(calls: Sequence[FollowedCall], set_later: SetAttributes) -> frozenset[str]:
-    """Return the names of options that the program itself sets after it parsed them."""
-    return frozenset(
-        name for call in calls if isinstance(call.made, Record) for name in set_later.of(call.made)
-    )
+def settings_replaced(calls: Sequence[FollowedCall], set_later: SetAttributes) -> dict[str, str]:
+    """Return the options that the program itself sets after it parsed them.
+
+    Each has the reason why its value is not known afterwards, or "".
+    """
+    found: dict[str, str] = {}
+    for call in calls:
+        if isinstance(call.made, Record):
+            for name in set_later.of(call.made):
+                value = call.made.items.get(name)
+                found[name] = value.why if isinstance(value, Unknown) else ""
+    return found
 
 
 def _later_keywords(call: FollowedCall, set_later: SetAttributes) -> tuple[KeywordGiven, ...] | None:

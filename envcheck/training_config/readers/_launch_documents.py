@@ -327,8 +327,7 @@ class _LaunchDocuments:
         names = code.with_followed(followed)
         found += self._stated_by_code(code, names, settings, incomplete, followed)
         own = tuple(variables_of_program(followed, code.file, self.command.exported))
-        replaced = followed.replaced if followed is not None else frozenset()
-        left = tuple(setting for setting in last.settings if setting.name not in replaced)
+        left = _without_replaced(last.settings, followed.replaced if followed is not None else {})
         return [*found, last._replace(settings=left, source=names.source, environment=own)]
 
     def _stated_by_code(
@@ -426,6 +425,15 @@ class _LaunchDocuments:
         configurations = [text for text in texts if text.endswith(CONFIG_FILES)]
         for text in filter(None, map(self.beside, dict.fromkeys(configurations))):
             yield from (name for name in self.script.files if _names_path(text, name.removeprefix("./")))
+
+
+def _without_replaced(settings: Sequence[Setting], replaced: Mapping[str, str]) -> tuple[Setting, ...]:
+    """Return the settings of a command line without those that the program sets itself afterwards."""
+    return tuple(
+        each._replace(value=Unknown(replaced[each.name])) if replaced.get(each.name) else each
+        for each in settings
+        if replaced.get(each.name) != ""
+    )
 
 
 def _of_several(stated: Sequence[Document]) -> tuple[Document, ...]:

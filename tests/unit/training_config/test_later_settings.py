@@ -62,6 +62,15 @@ def test_what_is_set_under_a_condition_is_not_known(tmp_path: Path, made: str) -
     assert found["micro_batch_size"] == 2
 
 
+def test_a_condition_leaves_an_option_open_in_a_program_that_is_read_in_part(tmp_path: Path) -> None:
+    unread = "import elsewhere\nelsewhere.prepare(args)\nfor each in elsewhere.steps():\n    each()\n"
+    condition = "if elsewhere.is_small():\n    args.bf16 = False\n"
+    found = of_program(tmp_path, PARSED + unread + condition + LOADED + TRAINED)
+    assert "precision" not in found
+    found = of_program(tmp_path, PARSED + unread + LOADED + TRAINED)
+    assert found["precision"] == "bf16"
+
+
 ATTENTION = """
 from dataclasses import dataclass
 from transformers import AutoModelForCausalLM, HfArgumentParser, Trainer, TrainingArguments
