@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
+
+from envcheck.core.errors import InputError
+from envcheck.core.parsing import parse_json
 
 _LONGEST = 64 << 10  # bytes of a line that is read as JSON; a traceback in one of its fields makes it long
 _LONGEST_PREFIX = 200  # bytes before it, such as a time
@@ -35,8 +37,8 @@ def place_of_json(raw: bytes) -> int:
 def lines_in_json(raw: bytes, fields: JsonFields) -> tuple[bytes, ...]:
     """Return the lines of text in a line of JSON, in the order of the fields; none if it is no log's line."""
     try:
-        line = json.loads(raw)
-    except (ValueError, RecursionError):
+        line = parse_json(raw.decode("utf-8", "replace"), "a line of the log")
+    except InputError:
         return ()
     if not isinstance(line, dict) or fields.marks.isdisjoint(line):
         return ()
