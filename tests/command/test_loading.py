@@ -7,17 +7,7 @@ from pathlib import Path
 from envcheck.commands import explain, facts_files, loading
 from envcheck.commands.examine import ExamineRequest
 from envcheck.host.machine import Host
-from tests.support.worlds import SOURCE
-
-OVERLAY = f"""
-[[rule]]
-id = "house-torch"
-severity = "error"
-basis = "measured"
-title = "%s"
-when = {{ "pkg.torch" = "<2.6" }}
-{SOURCE}
-"""
+from tests.support.worlds import rule
 
 LOG = """Traceback (most recent call last):
   File "train.py", line 3, in <module>
@@ -34,10 +24,10 @@ def test_an_overlay_that_changed_is_read_again(tmp_path: Path) -> None:
     file = tmp_path / "house.toml"
     titles = []
     for title in ("first", "second"):
-        file.write_text(OVERLAY % title)
-        rule = loading.knowledge([str(file)]).rule("house-torch")
-        assert rule is not None
-        titles.append(rule.title)
+        file.write_text(rule('{ "pkg.torch" = "<2.6" }', "house-torch").replace("it breaks", title))
+        found = loading.knowledge([str(file)]).rule("house-torch")
+        assert found is not None
+        titles.append(found.title)
     assert titles == ["first", "second"]
     assert loading.knowledge().rule("house-torch") is None
 

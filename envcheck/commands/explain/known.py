@@ -25,7 +25,7 @@ class ExplainKnowledge(NamedTuple):
 
 @cache
 def every_signature() -> tuple[Signature, ...]:
-    """Return the signatures of compat's cases; to compile them takes as long as to read a log."""
+    """Return the signatures of compat's cases, which are read once for all logs that a process explains."""
     return compile_signatures(loading.read_only_tree()["case"])
 
 

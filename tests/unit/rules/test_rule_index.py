@@ -71,23 +71,9 @@ def told(judgement: Judgement) -> set[tuple[object, ...]]:
     return {*found, *((each.rule.id, each.reason) for each in judgement.waiting)}
 
 
-APART = f"""
-[[rule]]
-id = "old-torch"
-severity = "error"
-basis = "measured"
-title = "t"
-when = {{ "pkg.torch" = "<2.6" }}
-{worlds.SOURCE}
-[[rule]]
-id = "partner-needs-2"
-severity = "error"
-basis = "measured"
-title = "t"
-when = {{ "pkg.aa" = "present" }}
-require = {{ "pkg.bb" = ">=2" }}
-{worlds.SOURCE}
-"""
+APART = worlds.rule('{ "pkg.torch" = "<2.6" }', "old-torch") + worlds.rule(
+    '{ "pkg.aa" = "present" }\nrequire = { "pkg.bb" = ">=2" }', "partner-needs-2"
+)
 
 
 @pytest.mark.parametrize(
