@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeAlias
 
 from envcheck.core.facts import Absent, Fact, Inventory, Known, Reading, Unknown, family, is_device_key
 from envcheck.fleet.comparisons import FactComparison
-from envcheck.reports.phrases import value_text
+from envcheck.rules.fix_words import value_text
 
 ProfileValue: TypeAlias = str | int | Unknown | None
 """Text or a number; None if the thing does not exist; Unknown with the reason if it could not be read."""

@@ -9,7 +9,7 @@ from envcheck.core.i18n import counted
 from envcheck.fleet import hostlist
 from envcheck.fleet.differences import NodeDifference
 from envcheck.fleet.summary import FleetFinding, FleetReport
-from envcheck.reports.phrases import fix_text
+from envcheck.rules.fix_words import fix_text
 
 SCHEMA_VERSION = 1
 

@@ -16,7 +16,7 @@ from envcheck.fleet.collect import RepeatedRecord
 from envcheck.fleet.differences import NodeDifference, NodesWithValue
 from envcheck.fleet.headline import counted_checks, counted_nodes, folded, headline
 from envcheck.fleet.summary import FleetFinding, FleetReport, NodeVariant
-from envcheck.reports.phrases import fix_text, value_text
+from envcheck.rules.fix_words import fix_text, value_text
 
 _WRAP_AT = 100  # columns
 _LISTED = 6  # values shown of a difference, and variants shown of a finding

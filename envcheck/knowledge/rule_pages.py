@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from envcheck.core.errors import InputError
-from envcheck.core.facts import Fact, Inventory, Known, Tri, package_key, package_name
+from envcheck.core.facts import Fact, Inventory, Known, Tri, package_key
 from envcheck.core.i18n import ENGLISH, Language, pad
-from envcheck.core.rules import Cell, Matrix, Rule, Target, When, uninstalls
+from envcheck.core.rules import Cell, Matrix, Rule, Target, When
 from envcheck.core.suggestions import suggestion
 from envcheck.core.training_facts import KEYS as TRAINING
 from envcheck.rules.clauses import evaluate
 from envcheck.rules.derive import derive
+from envcheck.rules.fix_words import fix_text, value_text
 
 
 def rule_page(rule_id: str | None, known: Matrix, lang: Language = ENGLISH) -> str:
@@ -55,16 +56,16 @@ def _rule(rule: Rule, lang: Language) -> Iterator[str]:
         yield ""
         yield lang.why(rule.id, rule.why)
     for number, fix in enumerate(rule.fixes):
-        changes = ", ".join(_change(key, value, lang) for key, value in fix.set)
         cost = lang.cost(rule.id, [other.cost for other in rule.fixes], fix.cost)
         label = pad(lang.say("fix"), 7)
-        yield f"{chr(10) if number == 0 else ''}{label}{changes}" + (f"  ({cost})" if cost else "")
+        yield f"{chr(10) if number == 0 else ''}{label}{fix_text(fix, lang)}" + (
+            f"  ({cost})" if cost else ""
+        )
     reasons = [no_fix.why for no_fix in rule.no_fixes]
     for number, no_fix in enumerate(rule.no_fixes):
-        changes = ", ".join(f"{key} {_shown(value)}" for key, value in no_fix.set)
         label = pad(lang.say("no fix"), 7)
         reason = lang.no_fix(rule.id, reasons, no_fix.why)
-        yield f"{chr(10) if number == 0 else ''}{label}{changes}  ({reason})"
+        yield f"{chr(10) if number == 0 else ''}{label}{fix_text(no_fix, lang)}  ({reason})"
         yield f"       {no_fix.source}"
     yield ""
     yield f"{pad(lang.say('known'), 7)}{lang.word(rule.basis.value)}"
@@ -144,7 +145,7 @@ def _target(target: Target, known: Matrix, lang: Language) -> Iterator[str]:
         builds = pad(lang.say("builds"), 9)
         yield f"{builds}{', '.join(target.build)} {lang.say('(published as source only)')}"
     for number, (key, value) in enumerate(target.train.items()):
-        shown = _shown(value)
+        shown = value_text(value)
         phrase = TRAINING[key].phrases.get(shown, "") if key in TRAINING else ""
         implies = pad(lang.say("implies") if number == 0 else "", 9)
         yield f"{implies}{key} = {shown}" + (f"   {lang.word(phrase)}" if phrase else "")
@@ -175,15 +176,9 @@ def _environment(target: Target, lang: Language) -> Iterator[str]:
 
 def _cell(cell: Cell, lang: Language) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in cell.pkg.items())
-    train = "".join(f", {key.removeprefix('train.')} {_shown(value)}" for key, value in cell.train.items())
+    train = "".join(
+        f", {key.removeprefix('train.')} {value_text(value)}" for key, value in cell.train.items()
+    )
     outcome = pad(lang.say(cell.outcome), 5)
     rule = f"  [{cell.rule}]" if cell.rule else ""
     return f"    {cell.date} {cell.device} {outcome} {versions}{train}{rule}"
-
-
-def _change(key: str, value: str | int | bool, lang: Language) -> str:
-    return lang.say("uninstall {}", package_name(key)) if uninstalls(key, value) else f"{key} {_shown(value)}"
-
-
-def _shown(value: str | int | bool) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -14,9 +14,9 @@ from envcheck.core.records import NamedTuple
 from envcheck.core.rules import ABSENT, Clause, Comparison, Ref, When
 from envcheck.core.training_facts import KEYS
 from envcheck.reports.condition_words import CONDITION_WORDS
-from envcheck.reports.phrases import value_text
 from envcheck.rules.derive import COMPONENTS
 from envcheck.rules.derive import KEYS as DERIVED
+from envcheck.rules.fix_words import value_text
 
 _MOST_VALUES = 3  # values of a list that are written out
 _MOST_CONDITIONS = 4

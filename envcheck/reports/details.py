@@ -28,8 +28,9 @@ from envcheck.core.sanitize import inline
 from envcheck.core.training_facts import KEYS as TRAINING
 from envcheck.reports.findings import place_of
 from envcheck.reports.overview import training_phrase
-from envcheck.reports.phrases import fact_text, fix_commands, fix_text, value_text
+from envcheck.reports.phrases import fact_text, fix_commands
 from envcheck.rules.conditional import later_release_avoids, rests_on_a_gap
+from envcheck.rules.fix_words import fix_text, value_text
 
 
 class Detail(NamedTuple):

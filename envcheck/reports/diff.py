@@ -9,7 +9,7 @@ from envcheck.core.facts import Absent, Fact, Inventory, Known, Unknown, family,
 from envcheck.core.findings import Finding, Report, Verdict
 from envcheck.core.i18n import ENGLISH, Language
 from envcheck.core.sanitize import inline
-from envcheck.reports.phrases import value_text
+from envcheck.rules.fix_words import value_text
 
 _FAMILIES = {
     "host": "Machine",

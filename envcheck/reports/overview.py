@@ -14,7 +14,8 @@ from envcheck.core.i18n import Language
 from envcheck.core.records import NamedTuple
 from envcheck.core.rules import Severity
 from envcheck.core.training_facts import KEYS as TRAINING
-from envcheck.reports.phrases import fact_text, value_text
+from envcheck.reports.phrases import fact_text
+from envcheck.rules.fix_words import value_text
 from envcheck.rules.judge import area
 
 MARKS = {"ok": "✓", "warning": "!", "error": "✗", "note": "·", "unknown": "?", "none": "-"}

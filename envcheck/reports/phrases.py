@@ -1,21 +1,14 @@
-"""Values, diagnostics, fixes and their commands as text that all formats share."""
+"""Facts, diagnostics and the commands of fixes as text that all formats share."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
 from envcheck.core import versions
-from envcheck.core.facts import Absent, Inventory, Tri, Value, package_key, package_name
+from envcheck.core.facts import Absent, Inventory, Tri, package_key, package_name
 from envcheck.core.findings import Diagnostic, Report
-from envcheck.core.i18n import ENGLISH, Language
 from envcheck.core.rules import Fix, uninstalls
-
-
-def value_text(value: Value) -> str:
-    """Return a value as a person would write it: `true`, `a, b`."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    return ", ".join(value) if isinstance(value, tuple) else str(value)
+from envcheck.rules.fix_words import value_text
 
 
 def fact_text(inventory: Inventory, key: str, device: int | None = None) -> str:
@@ -28,20 +21,6 @@ def diagnostic_line(diagnostic: Diagnostic) -> str:
     """Return a diagnostic in a compiler's style: `ds.json:3:5: warning: it is misspelt [unknown-key]`."""
     where = f"{diagnostic.places[0]}: " if diagnostic.places else ""
     return f"{where}{diagnostic.severity.value}: {diagnostic.text} [{diagnostic.code}]"
-
-
-def fix_text(fix: Fix, lang: Language = ENGLISH) -> str:
-    """Return what a fix changes: `deepspeed >=0.19.3`, `train.use_reentrant = true`, `uninstall apex`."""
-    parts = []
-    for key, value in fix.set:
-        name = package_name(key)
-        if uninstalls(key, value):
-            parts.append(lang.say("uninstall {}", name))
-        elif name != key or key.endswith(".version"):
-            parts.append(f"{name} {value_text(value)}")
-        else:
-            parts.append(f"{key} = {value_text(value)}")
-    return lang.say(" and ").join(parts)
 
 
 def fix_commands(fix: Fix, report: Report) -> tuple[str, ...]:

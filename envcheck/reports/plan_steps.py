@@ -8,7 +8,8 @@ from __future__ import annotations
 from envcheck.core.facts import package_name
 from envcheck.core.findings import Move, Plan, Report
 from envcheck.core.rules import uninstalls
-from envcheck.reports.phrases import install_commands, is_another_build, value_text
+from envcheck.reports.phrases import install_commands, is_another_build
+from envcheck.rules.fix_words import value_text
 
 
 def move_name(move: Move) -> str:

@@ -11,7 +11,6 @@ from envcheck.core.findings import Move, Plan, Report
 from envcheck.core.i18n import Language
 from envcheck.core.rules import uninstalls
 from envcheck.reports.details import Detail
-from envcheck.reports.phrases import value_text
 from envcheck.reports.plan_steps import (
     configuration_changes,
     move_name,
@@ -19,6 +18,7 @@ from envcheck.reports.plan_steps import (
     plan_commands,
     plan_notes,
 )
+from envcheck.rules.fix_words import value_text
 
 _MOST_RULES = 2  # rules named in a row of the table; JSON has all
 

@@ -499,6 +499,26 @@ def test_texts_of_an_overlay_are_never_markup(browser: Any, tmp_path: Path) -> N
 
 
 @pytest.mark.browser
+def test_evidence_takes_no_room_until_a_cell_is_chosen(
+    browser: Any, shipped_page: str, tmp_path: Path
+) -> None:
+    page = Page(browser, shipped_page, tmp_path, viewport={"width": 1440, "height": 900})
+
+    def widths() -> tuple[float, bool]:
+        return page.page.locator("#scroll").bounding_box()["width"], page.page.is_visible("#panel")
+
+    assert widths()[0] > 1300
+    assert not widths()[1]
+    page.page.locator("tbody tr").first.locator("td:not(:empty)").nth(40).click()
+    assert widths()[0] < 1100
+    assert page.page.is_visible("#panel")
+    cell, grid = (page.page.locator(each).bounding_box() for each in ("td.open", "#scroll"))
+    assert cell["x"] + cell["width"] <= grid["x"] + grid["width"]
+    page.page.click("#close")
+    assert widths()[0] > 1300
+
+
+@pytest.mark.browser
 def test_on_a_phone_nothing_overflows_and_the_panel_leaves_the_cell_in_sight(
     browser: Any, shipped_page: str, tmp_path: Path
 ) -> None:

@@ -11,8 +11,8 @@ from envcheck.core.facts import Fact, Inventory, Known
 from envcheck.core.findings import Finding, Judgement, Verdict
 from envcheck.core.rules import Severity
 from envcheck.knowledge import log_signatures
-from envcheck.reports.phrases import fix_text
 from envcheck.rules import derive, judge
+from envcheck.rules.fix_words import fix_text
 from envcheck.selftest import outcome as selftest_outcome
 from envcheck.selftest.declaration import SelftestVariant
 from envcheck.selftest.outcome import Outcome

@@ -7,15 +7,16 @@ from functools import cache
 from typing import Any
 
 from envcheck.core import versions
-from envcheck.core.facts import Fact, Inventory, Known, Tri, Value, package_key, package_name
+from envcheck.core.facts import Fact, Inventory, Known, Tri, package_key
 from envcheck.core.findings import Verdict
-from envcheck.core.rules import Fix, NoFix, Requirement, Rule, Span, uninstalls
+from envcheck.core.rules import Requirement, Rule, Span
 from envcheck.knowledge.atlas import VERBS, spelled_need
 from envcheck.knowledge.generated_rules import requirement_rules
 from envcheck.knowledge.site.choices import NONE, PageChoices
 from envcheck.knowledge.tables import ReleaseRow
 from envcheck.rules import judge
 from envcheck.rules.atlas import in_spans
+from envcheck.rules.fix_words import fix_text
 
 
 def release_row(choices: PageChoices, name: str, release: ReleaseRow) -> dict[str, Any]:
@@ -57,24 +58,14 @@ def rule_row(rule: Rule) -> dict[str, Any]:
         "basis": rule.basis.value,
         "when": [[f"{clause.key} {clause.raw}" for clause in table] for table in rule.when],
         "unless": [f"{clause.key} {clause.raw}" for clause in rule.require],
-        "fixes": [{"set": _changes(fix), "cost": fix.cost} for fix in rule.fixes],
+        "fixes": [{"set": fix_text(fix), "cost": fix.cost} for fix in rule.fixes],
         "no_fixes": [
-            {"set": _changes(no_fix), "why": no_fix.why, "source": no_fix.source} for no_fix in rule.no_fixes
+            {"set": fix_text(no_fix), "why": no_fix.why, "source": no_fix.source} for no_fix in rule.no_fixes
         ],
         "sources": [
             {"url": source.url, "kind": source.kind, "checked": source.checked} for source in rule.sources
         ],
     }
-
-
-def _changes(fix: Fix | NoFix) -> str:
-    return ", ".join(_change(key, value) for key, value in fix.set)
-
-
-def _change(key: str, value: Value) -> str:
-    if uninstalls(key, value):
-        return f"uninstall {package_name(key)}"
-    return f"{key} {str(value).lower() if isinstance(value, bool) else value}"
 
 
 def cell_row(choices: PageChoices, number: int) -> dict[str, Any]:

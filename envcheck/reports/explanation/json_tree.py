@@ -14,7 +14,8 @@ from envcheck.reports.explanation.model import Explanation, MissingAnswer
 from envcheck.reports.explanation.wording import event_text, frame_text
 from envcheck.reports.formats.json import diagnostic_tree
 from envcheck.reports.library_answer import library_tree
-from envcheck.reports.phrases import fix_commands, fix_text
+from envcheck.reports.phrases import fix_commands
+from envcheck.rules.fix_words import fix_text
 
 SCHEMA_VERSION = 1
 

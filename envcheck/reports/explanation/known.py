@@ -7,12 +7,13 @@ from collections.abc import Iterator, Sequence
 
 from envcheck.core.facts import package_name
 from envcheck.core.findings import Verdict
-from envcheck.core.rules import Fix, Rule, Severity
+from envcheck.core.rules import Rule, Severity
 from envcheck.logs.diagnosis import Cause, Match
 from envcheck.logs.environment_match import EnvironmentMatch
 from envcheck.reports.explanation.model import Explanation
 from envcheck.reports.explanation.wording import FEW, LISTED, SHORT, event_text
-from envcheck.reports.phrases import fix_commands, fix_text
+from envcheck.reports.phrases import fix_commands
+from envcheck.rules.fix_words import fix_text
 
 
 def known_headline(known: Sequence[Match], cause: Cause, explanation: Explanation) -> str:
@@ -195,7 +196,7 @@ def _match(match: Match, explanation: Explanation, *, in_full: bool) -> Iterator
     if applies and not remedy:
         yield from fix_lines(rule, here, explanation, in_full=in_full)
     if applies and in_full:
-        yield from (f"    no fix  {fix_text(Fix(useless.set))} ({useless.why})" for useless in rule.no_fixes)
+        yield from (f"    no fix  {fix_text(useless)} ({useless.why})" for useless in rule.no_fixes)
     yield f"    here    {_here_in_words(here)}"
     if applies and rule.why and not remedy and (in_full or not here.fixes):
         yield f"    why     {language.why(rule.id, rule.why)}"

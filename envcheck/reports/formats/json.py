@@ -13,7 +13,8 @@ from envcheck.core.i18n import ENGLISH
 from envcheck.core.rules import Severity
 from envcheck.reports.findings import place_of
 from envcheck.reports.headline import headline
-from envcheck.reports.phrases import fix_commands, fix_text
+from envcheck.reports.phrases import fix_commands
+from envcheck.rules.fix_words import fix_text
 from envcheck.rules.judge import area
 
 SCHEMA_VERSION = 1

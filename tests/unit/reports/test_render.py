@@ -15,7 +15,7 @@ from envcheck.core.findings import Judgement, Report, Verbosity
 from envcheck.core.rules import Fix
 from envcheck.reports import phrases, render
 from envcheck.reports.details import count_text
-from envcheck.rules import derive
+from envcheck.rules import derive, fix_words
 from tests.support.worlds import inventory, known, rule
 
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
@@ -78,7 +78,7 @@ def test_a_package_is_uninstalled_from_the_judged_interpreter(facts: str, comman
     read = inventory(f"complete = ['pkg']\n{facts}[pkg]\ntorch = '2.9.0'\napex = '0.1'\n")
     report = Report("0", "here", read, Judgement((), (), 0, 0), MATRIX)
     assert phrases.fix_commands(fix, report) == commands
-    assert phrases.fix_text(fix) == "uninstall apex and torch ==2.10.0"
+    assert fix_words.fix_text(fix) == "uninstall apex and torch ==2.10.0"
 
 
 # --- the picture of the HTML page -------------------------------------------------------------------
