@@ -15,6 +15,7 @@ ReadConfiguration = Callable[[str], Mapping[str, Value] | None]
 
 _DEEPEST = 6  # files that name one another in their defaults
 _INTERPOLATED = re.compile(r"\$\{([A-Za-z_][\w.]*)\}")
+_EXPONENT = re.compile(r"[-+]?[0-9]+(?:\.[0-9]*)?[eE][-+]?[0-9]+")
 _MOST_LINKS = 8  # interpolations that lead to one another
 
 
@@ -49,12 +50,16 @@ class _Overrides(NamedTuple):
 
 
 def as_record(content: Any, role: str = "namespace") -> Value:
-    """Return nested dictionaries and lists as records and tuples."""
+    """Return nested dictionaries and lists as records and tuples.
+
+    A namespace is OmegaConf's, whose YAML has numbers such as 1e-4 that are texts in YAML 1.1.
+    """
     if isinstance(content, Mapping):
         return Record({str(key): as_record(value, role) for key, value in content.items()}, role)
     if isinstance(content, list | tuple):
         return tuple(as_record(value, role) for value in content)
-    return content
+    is_number = role == "namespace" and isinstance(content, str) and _EXPONENT.fullmatch(content)
+    return float(content) if is_number else content
 
 
 def merge_deep(record: Record, other: Record) -> None:

@@ -43,6 +43,10 @@ class Thing:
     born: int = 0
 
 
+class PerhapsSet(Unknown):
+    """Value of an item that is set only under a condition that is not decided, and is missing otherwise."""
+
+
 class UnknownWord(Unknown):
     """One word of a command line that is not known; a plain Unknown may be several words in a command."""
 

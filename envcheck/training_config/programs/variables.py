@@ -24,6 +24,7 @@ from envcheck.training_config.programs.values import (
     LibraryName,
     OneOf,
     PartialText,
+    PerhapsSet,
     ProjectFunction,
     Record,
     Super,
@@ -420,7 +421,8 @@ class Names(Expressions):
     def _settled(self, before: Value, value: Value, born: int) -> Value:
         """Return what an item is after it was set, perhaps under a condition that is not decided."""
         if len(self.conditions) > born and not same(before, value):
-            return Unknown(f"it is set only where {self.conditions[born]}")
+            why = f"it is set only where {self.conditions[born]}"
+            return PerhapsSet(why) if before is MISSING or isinstance(before, PerhapsSet) else Unknown(why)
         return value
 
 

@@ -65,7 +65,8 @@ def settings_of(
             more = _further_values(words[i:])
         name = spelled.lstrip("-+").replace("-", "_")
         name = "config" if name == "c" and value.endswith(files) else name
-        whole = Setting(name, Unknown(why) if why else value, name_place, place, more)
+        given = None if arguments.is_null_override(spelled, value) else value
+        whole = Setting(name, Unknown(why) if why else given, name_place, place, more)
         for setting in arguments.nested(whole):
             found.pop(setting.name, None)
             found[setting.name] = setting

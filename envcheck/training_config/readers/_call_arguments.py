@@ -10,7 +10,7 @@ from envcheck.core.errors import Place
 from envcheck.core.facts import Unknown
 from envcheck.training_config.document import Section, Setting, SettingValue
 from envcheck.training_config.programs.expressions import computed
-from envcheck.training_config.programs.values import Record, Thing
+from envcheck.training_config.programs.values import PerhapsSet, Record, Thing
 from envcheck.training_config.readers._known_calls import TAKES_A_DICTIONARY, ConfiguringCall
 from envcheck.training_config.readers._python_literals import Literals, plain
 
@@ -83,7 +83,8 @@ class CallArguments:
             for key, inner in value.items():
                 yield from self._nested(f"{name}.{key}", inner, node, file)
         else:
-            yield Setting(name, _flat(value, node), place, place)
+            perhaps = isinstance(value, PerhapsSet)
+            yield Setting(name, _flat(value, node), place, place, perhaps=perhaps)
 
     def place(self, node: ast.expr, file: str = "") -> Place:
         """Return the place of an expression in the file that is read, or in another one of the program."""

@@ -115,7 +115,17 @@ def _setting(
     elif following is not None:
         value, place, needs_shell = following
     name = spelled.lstrip("-+").replace("-", "_")
-    return Setting(name, _shell_value(value, needs_shell=needs_shell), name_place, place, more)
+    given = _shell_value(value, needs_shell=needs_shell)
+    return Setting(name, None if is_null_override(spelled, value) else given, name_place, place, more)
+
+
+def is_null_override(spelled: str, value: str) -> bool:
+    """Return whether `spelled=value` sets nothing.
+
+    Hydra and OmegaConf take names without a dash and read the values as YAML; for other programs, `null` is a
+    text.
+    """
+    return value == "null" and not spelled.startswith("-")
 
 
 def _words(text: str, file: str) -> list[ArgumentWord]:

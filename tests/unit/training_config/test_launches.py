@@ -291,6 +291,25 @@ def test_a_checkout_of_verl_gives_the_defaults_of_its_own_yaml(
     assert facts_of(read(tmp_path, files))["gradient_checkpointing"] is checkpointing
 
 
+@pytest.mark.parametrize(
+    ("given", "micro_batch", "codes"),
+    [
+        ("actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=null", None, []),
+        ("+actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=null", None, []),
+        ("actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=4", 4, []),
+        ("actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=four", None, ["wrong-value"]),
+    ],
+)
+def test_null_unsets_an_override_of_hydra(
+    tmp_path: Path, given: str, micro_batch: int | None, codes: list[str]
+) -> None:
+    found = read(
+        tmp_path, {"run.sh": f"python3 -m verl.trainer.main_ppo algorithm.adv_estimator=grpo {given}\n"}
+    )
+    assert facts_of(found).get("micro_batch_size") == micro_batch
+    assert [each.code for each in found.remarks if each.code == "wrong-value"] == codes
+
+
 MODEL = "AutoModelForCausalLM.from_pretrained(args.model)"
 
 
