@@ -17,7 +17,13 @@ from typing import NamedTuple
 
 from envcheck.core.rules import Span
 from envcheck.core.versions import order
-from envcheck.knowledge.release_spans import open_spans, parse_open_spans, read_ends, spans_in_words
+from envcheck.knowledge.release_spans import (
+    is_in_spans,
+    open_spans,
+    parse_open_spans,
+    read_ends,
+    spans_in_words,
+)
 
 _HEAD = """\
 # Attributes that {package} sets only in some places, and keywords that only some releases pass.
@@ -129,6 +135,28 @@ def places_that_set(
     return tuple(own or (place for place in found if not place.own))
 
 
+def sets_only_in_some_cases(text: str, classes: Sequence[str], attribute: str, version: str) -> bool:
+    """Return whether a release has places that set an attribute of a class's own, each under a condition."""
+    ends = read_ends(text)
+    rows = [
+        condition
+        for function, spans, own, condition in _rows_with(text, attribute)
+        if own
+        and function.partition(".")[0] in classes
+        and is_in_spans(version, parse_open_spans(spans, ends[1]), ends)
+    ]
+    return bool(rows) and all(rows)
+
+
+def methods_that_set(text: str, file: str, attribute: str) -> tuple[SetAttribute, ...]:
+    """Return the methods in a file of a package that always set an attribute of their own object."""
+    return tuple(
+        place
+        for place in _places("", text, attribute)
+        if place.own and not place.condition and file.endswith(place.file)
+    )
+
+
 def class_header(name: str, bases: Sequence[str]) -> str:
     """Return what stands for the function above the attributes of a class."""
     return f"{_CLASS}{name} {' '.join(bases)}>"
@@ -154,16 +182,28 @@ def optional_name(text: str, file: str, name: str) -> SetAttribute | None:
     return next((place for place in rows if file.endswith(place.file)), None)
 
 
+def _rows_with(text: str, attribute: str) -> Iterator[tuple[str, str, bool, str]]:
+    """Yield function, releases, whether the object is its own, and condition of each row with a name."""
+    for _, function, parts in _lines_with(text, attribute):
+        yield function, parts[0], parts[1] == _OWN, parts[2]
+
+
 def _places(package: str, text: str, attribute: str) -> Iterator[SetAttribute]:
+    for file, function, parts in _lines_with(text, attribute):
+        own = parts[1] == _OWN
+        since = _is_later(parts[0], text)
+        yield SetAttribute(package, _words(parts[0], text), file, function, parts[2], own, since)
+
+
+def _lines_with(text: str, attribute: str) -> Iterator[tuple[str, str, list[str]]]:
+    """Yield file, function and the parts of each row that names an attribute."""
     for match in re.finditer(rf"[\t ]{re.escape(attribute)}(?=[ \n])", text):
         begin = text.rfind("\n", 0, match.start()) + 1
         head = text.rfind("\n[", 0, begin) + 2
         file, _, function = text[head : text.index("]\n", head)].partition(" ")
         parts = text[begin : text.find("\n", begin)].split("\t")
         if file != _KEYWORDS and len(parts) == _PARTS and attribute in parts[3].split():
-            own = parts[1] == _OWN
-            since = _is_later(parts[0], text)
-            yield SetAttribute(package, _words(parts[0], text), file, function, parts[2], own, since)
+            yield file, function, parts
 
 
 def packages_that_pass(texts: Mapping[str, str], keyword: str) -> tuple[PassedKeyword, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import combinations
 
 from envcheck.core.facts import Tri
@@ -29,6 +29,13 @@ _OFFERED = re.compile(
     r"only the following versions of (?P<name>[A-Za-z][\w.-]*) are available:"
     r"(?P<those>(?: (?P=name)[=<>!~][^\s,]++(?:,[=<>!~][^\s,]++)*+)++)"
 )
+_PYTHON = re.compile(
+    r"the (?P<which>requested|current) Python version \((?P<there>[^()]{1,80})\) does not satisfy "
+    r"(?P<needed>Python[<>=!~][^\s,]{0,40}(?:,[<>=!~][^\s,]{1,40}){0,8})"
+)
+ASKS_PYTHON = tuple(f"Python{comparison}" for comparison in "<>=!~")
+"""How a requirement on Python begins here, as in the output of uv."""
+
 _CONCLUDED = re.compile(r"conclude that (?:you require )?[^.;]*")
 _BOTH = re.compile(rf"({_REQUIREMENT}) depends on both ({_REQUIREMENT}) and ({_REQUIREMENT})")
 _ABSENT = re.compile(
@@ -50,15 +57,26 @@ def clashing_requirements(text: str) -> tuple[str, ...]:
     joined = _CONCLUDED.sub("", joined)
     joined = _IN_BRACKETS.sub(lambda match: match[1] or f" {match[2]}", joined)
     joined = _BOTH.sub(r"\1 depends on \2 \1 depends on \3", joined)
-    found: dict[str, None] = {}
-    for match in _DEPENDS.finditer(joined):
+    pythons = dict(_pythons_refused(text))
+    asked = [(match, _stripped(match[2])) for match in _DEPENDS.finditer(joined)]
+    named = {requirement for _, requirement in asked}
+    found = {f"{needed} is needed; {there}": None for needed, there in pythons.items() if needed not in named}
+    for match, requirement in asked:
         there = f"; {match[3]} is installed" if match[3] else "; it is not installed" if match[4] else ""
-        found[f"{match[1]} requires {_stripped(match[2])}{there}"] = None
+        there = f"; {pythons[requirement]}" if requirement in pythons else there
+        found[f"{match[1]} requires {requirement}{there}"] = None
     for match in _OFFERED.finditer(joined):
         found[f"{OFFERS}{' and '.join(match['those'].split())}"] = None
     for match in _ASKED.finditer(joined):
         found[f"asked for: {_stripped(match[1])}"] = None
     return tuple(found)
+
+
+def _pythons_refused(text: str) -> Iterator[tuple[str, str]]:
+    """Yield each requirement on Python that uv says is not met, and the Python that there is instead."""
+    for match in _PYTHON.finditer(_joined(text)):
+        which = "the project allows Python" if match["which"] == "requested" else "this is Python"
+        yield _stripped(match["needed"]), f"{which} {match['there']}"
 
 
 _BOUNDED = re.compile(r"(?P<name>[A-Za-z][\w.-]*)(?:\[[^\]]*\])?\s?(?P<bounds>[=<>!~^].*)?")

@@ -79,11 +79,15 @@ class RaisedText(NamedTuple):
 
 
 class MissingAttribute(NamedTuple):
-    """Class, the attribute that an object of it lacks, and the innermost frame; the class may be unknown."""
+    """Class, the attribute that an object of it lacks, and the innermost frame; the class may be unknown.
+
+    `of_self` says that the line asks `self` for it, so that the object's class is one of that method.
+    """
 
     owner: str
     name: str
     place: Frame | None = None
+    of_self: bool = False
 
 
 class UndefinedName(NamedTuple):
@@ -151,7 +155,8 @@ def _missing_attribute(raised: Raised) -> MissingAttribute | None:
     found = _ATTRIBUTE.match(without_wrapper(raised.message))
     owner = (found["owner"] or found["class"]) if found else ""
     if found and owner not in _PYTHONS_OWN:
-        return MissingAttribute(owner, found["name"], raised.place)
+        of_self = re.search(rf"\bself\.{found['name']}\b", raised.source) is not None
+        return MissingAttribute(owner, found["name"], raised.place, of_self)
     if raised.name.endswith("AttributeError") and _BARE_ATTRIBUTE.match(raised.message):
         return MissingAttribute("", raised.message, raised.place)
     return None

@@ -47,6 +47,8 @@ def log_patterns(tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> LogPatter
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)|[@-Z\\-_])")
 _SPEEDS = ("it/s", "s/it", "B/s")
 _REST_OF_BAR = 200  # characters of a progress bar behind its speed
+_BAR = re.compile(r"%\|[^|]{0,400}\|[^\[\]|]{1,80}\[[^\[\]]{1,300}\]")
+"""A progress bar from its percentage on, whatever its unit is: `5%|██| 6/90 [00:10<04:06,  1.7s/step]`."""
 
 
 class LineText(NamedTuple):
@@ -77,6 +79,8 @@ def _behind_progress_bar(text: str) -> str:
     """Return what follows a progress bar of tqdm: a bar does not end its line, so other text begins there."""
     speed = max(map(text.rfind, _SPEEDS))
     end = text.find("]", speed, speed + _REST_OF_BAR) + 1 if speed >= 0 else 0
+    if not end and (percentage := text.rfind("%|")) >= 0 and (bar := _BAR.match(text, percentage)):
+        end = bar.end()
     return text[end:] if text[end:].strip() else text
 
 

@@ -307,7 +307,7 @@ class Traceback:
             self._note_notebook_frame(text)
         ending = _EXCEPTION_LINE.match(text)
         name = ending[2].rpartition(".")[2] if ending and not ending[1] else ""
-        if ending and (name == self._drawn if self._drawn else _is_exception(name)):
+        if ending and (self._ends_notebook(name, text) if self._drawn else _is_exception(name)):
             self._add_exception_line(number, text, ending)
             return True
         if not self._drawn and text and not text.lstrip().startswith(_BOX):
@@ -316,6 +316,14 @@ class Traceback:
             return False
         self.add(number, text)
         return True
+
+    def _ends_notebook(self, name: str, text: str) -> bool:
+        """Return whether a line of a notebook's traceback is its exception.
+
+        It has the name in the header; of chained tracebacks whose middle was left out, that of the last one.
+        """
+        cut = bool(self._frames) and ":" in text and _EXCEPTION_NAME.search(name) is not None
+        return name == self._drawn or cut
 
     def _note_notebook_frame(self, text: str) -> None:
         """Note the frame that a line of a notebook's traceback begins, or the number of its line."""

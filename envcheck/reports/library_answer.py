@@ -30,6 +30,7 @@ class LibraryAnswer(NamedTuple):
     code asks for, while the object's class is another project's. `asked` says that the log shows who asks.
     `symbols` are the releases of torch that define a symbol which a compiled extension needs. `auto_classes`
     are the Auto classes that load a model of a configuration which another one, `refused_by`, does not.
+    `appeared` is the class of the object's name that a package has only in later releases.
     """
 
     raises: tuple[FoundRaise, ...] = ()
@@ -47,6 +48,7 @@ class LibraryAnswer(NamedTuple):
     symbols: tuple[Membership, ...] = ()
     auto_classes: tuple[Membership, ...] = ()
     refused_by: str = ""
+    appeared: tuple[Membership, ...] = ()
 
 
 def of_some_releases(places: Sequence[SetAttribute]) -> bool:
@@ -161,12 +163,25 @@ def _condition_lines(row: RaisedRow, *, instructs: bool) -> Iterator[str]:
 def _given_lines(library: LibraryAnswer) -> Iterator[str]:
     """Yield which places set or import what is missing, and who passes what is refused."""
     for has in library.outdated[:_FEW]:
-        yield f"    asks    {has.package} itself, whose {has.owner} has {has.has}: {has.releases}"
+        does = "sets" if "." in has.owner else "has"
+        yield f"    asks    {has.package} itself, whose {has.owner} {does} {has.has}: {has.releases}"
     if library.outdated:
-        package = library.outdated[0].package
+        package, method = library.outdated[0].package, library.outdated[0].owner.rpartition(".")
+        called = (
+            f"; in a class of your own, call self.{method[2]}() at the end of __init__" if method[0] else ""
+        )
         yield (
             f"    advice  the object's class was written for another release of {package}, before its code "
             f"asked for this: install the release of {package} that the project names, or a newer project"
+            f"{called}"
+        )
+    for has in library.appeared[:1]:
+        yield f"    class   {has.package} {has.releases}: {has.owner}"
+        first = has.releases.removeprefix("from ").removesuffix(" on")
+        yield (
+            f"    advice  if the object is of this class, the code was written for {has.package} before "
+            f"{first}, which gave out something else here: install '{has.package}<{first}', or a newer "
+            "release of the project"
         )
     seen: dict[tuple[str, str], SetAttribute] = {}
     for place in library.places:
@@ -274,6 +289,9 @@ def library_tree(library: LibraryAnswer) -> dict[str, Any]:
         ],
         "symbols": [
             {"package": has.package, "releases": has.releases, "symbol": has.owner} for has in library.symbols
+        ],
+        "appeared": [
+            {"package": has.package, "releases": has.releases, "class": has.owner} for has in library.appeared
         ],
         "auto_classes": [
             {"package": has.package, "releases": has.releases, "auto_class": has.owner}

@@ -15,6 +15,7 @@ from envcheck.logs.diagnosis import Diagnosis
 from envcheck.logs.environment_match import EnvironmentMatch, match_environment, probable_findings
 from envcheck.logs.events import Log
 from envcheck.logs.installed import installed_already
+from envcheck.logs.pip_offers import PipOffer, pip_offer
 from envcheck.rules import conditional
 
 
@@ -43,6 +44,34 @@ def without_contradicted(
     if missing is not None and any(rule in rules for rule in missing_names.rules_on(missing, report.matrix)):
         return diagnosis
     return log_diagnosis.without_match(diagnosis)
+
+
+def with_offer(
+    diagnosis: Diagnosis, log: Log, log_text: str, report: Report, tables: Mapping[str, Any]
+) -> tuple[Diagnosis, PipOffer | None]:
+    """Return why pip did not find a release, if its message says so, and the diagnosis without guesses on it.
+
+    The text has many causes. A known one of them stays if it certainly applies to the judged environment.
+    """
+    cause = diagnosis.cause
+    if cause is None:
+        return diagnosis, None
+    labels: dict[str, set[str]] = {}
+    for row in tables.get("variant", ()):
+        labels.setdefault(row["torch"], set()).add(row["tag"])
+    offer = pip_offer(cause.event.text, log_text, labels)
+    if offer is None or not offer.explains:
+        return diagnosis, None
+    home = log.events.index(cause.event)
+    certain = [
+        match
+        for match in diagnosis.matches
+        if match_here(report.matrix.rule(match.signature.rule or ""), report).answer == "yes"
+    ]
+    if cause.match in certain:
+        return diagnosis, None
+    others = tuple(match for match in diagnosis.matches if match.event != home or match in certain)
+    return log_diagnosis.without_match(diagnosis._replace(matches=others)), offer
 
 
 def match_here(rule: Rule | None, report: Report) -> EnvironmentMatch:

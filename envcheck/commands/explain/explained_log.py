@@ -16,6 +16,7 @@ from envcheck.commands.explain.code_of_others import is_in_code_of_others
 from envcheck.commands.explain.environment import LogEnvironment, choose_environment, printed_facts
 from envcheck.commands.explain.environment_checks import (
     match_here,
+    with_offer,
     with_probable,
     without_contradicted,
     without_fulfilled,
@@ -32,6 +33,7 @@ from envcheck.host.machine import Host
 from envcheck.host.pty_passthrough import Gap
 from envcheck.logs import diagnosis as log_diagnosis
 from envcheck.logs import environment, library_questions, missing_names, refused_values
+from envcheck.logs.collectives import waiting_ranks
 from envcheck.logs.diagnosis import Cause, Diagnosis
 from envcheck.logs.stated_versions import list_forms, stated_versions
 from envcheck.reports import code_conditions
@@ -110,6 +112,7 @@ def explain_chunks(
     stated = stated_versions((piece for piece, _ in _texts(text)), printed, list_forms(tree["tables"]))
     diagnosis = log_diagnosis.diagnose(text.log, signatures, partial(may_be_about, known, stated))
     diagnosis = without_contradicted(diagnosis, text.log, report, tree["tables"])
+    diagnosis, offer = with_offer(diagnosis, text.log, text.head, report, tree["tables"])
     replaced = library_answers.replaced_method(diagnosis.cause) if diagnosis.cause else ()
     if replaced or is_in_code_of_others(diagnosis.cause, tree["tables"]):
         diagnosis = log_diagnosis.without_blame(diagnosis)
@@ -118,7 +121,7 @@ def explain_chunks(
         diagnosis = diagnosis._replace(cause=with_kind_of_missing(diagnosis.cause, missing))
     library = None
     if diagnosis.cause is not None and (missing is None or missing.missing.kind == "argument"):
-        library = library_answers.answer(diagnosis.cause, known.tree["tables"], text.head)
+        library = library_answers.answer(diagnosis.cause, known.tree["tables"], text.head, report.inventory)
         if library is not None:
             diagnosis = diagnosis._replace(cause=library_answers.with_kind(diagnosis.cause, library))
     if diagnosis.cause is not None and library is None:
@@ -150,6 +153,8 @@ def explain_chunks(
         replaced,
         "" if missing and missing.is_of_another_python else _failed_in(diagnosis, tree["tables"]),
         empty=not text.head.strip() and not text.log.events,
+        offer=offer,
+        waiting=waiting_ranks(piece for piece, _ in _texts(text)),
     )
 
 

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from envcheck.core.facts import Inventory
+from envcheck.core.facts import Inventory, package_key
 from envcheck.host.package_files import source_texts, text_of
 from envcheck.knowledge import given, members, raised
 from envcheck.knowledge.auto_classes import classes_that_load
@@ -32,17 +32,22 @@ from envcheck.logs.library_questions import (
 from envcheck.logs.own_code import own_code
 from envcheck.reports.library_answer import LibraryAnswer, is_stated, of_some_releases
 
+_NOTHING_KNOWN = Inventory()
+
 _CALLERS = frozenset({"transformers", "trl", "peft", "accelerate", "deepspeed"})
 """Packages that call models and trainers in most trainings, asked if no traceback shows the caller."""
 
 
 def answer(
-    cause: Cause, tables: Mapping[str, Sequence[Mapping[str, Any]]], log_text: str = ""
+    cause: Cause,
+    tables: Mapping[str, Sequence[Mapping[str, Any]]],
+    log_text: str = "",
+    inventory: Inventory = _NOTHING_KNOWN,
 ) -> LibraryAnswer | None:
     """Return what the code of published libraries says about a cause.
 
     `log_text` is what the log says elsewhere: of several libraries that raise a message, those whose files it
-    names are meant.
+    names are meant. `inventory` is the judged environment.
 
     If a signature matched it, only an undefined symbol or a refused configuration can say more, or the
     parameters of a function if the text of the signature has several causes.
@@ -60,7 +65,7 @@ def answer(
     if attribute := library_questions.missing_attribute(cause.event):
         asks = missing_names.package_of(attribute.place, distributions)
         families = {row["ending"]: row["base"] for row in tables.get("class_family", ())}
-        found = _on_attribute(attribute, asks, named, families)
+        found = _on_attribute(attribute, asks, named, families, inventory)
         return found if found is None or found.members or not _means(cause) else None
     if name := library_questions.undefined_name(cause.event):
         return _on_name(name, distributions)
@@ -152,6 +157,9 @@ def _on_name(undefined: UndefinedName, distributions: Mapping[str, str]) -> Libr
     return LibraryAnswer(defined=tuple(defined)) if len({each.package for each in defined}) == 1 else None
 
 
+_SHORTEST_CLASS = 6
+"""Letters of the name of a class that says which package's it may be."""
+
 _PLAIN_WORD = re.compile(r"[A-Z][a-z]+$")
 """Name of a class, such as `Trainer` or `Config`, that a project gives to a class of its own, too."""
 
@@ -176,7 +184,11 @@ def _has_class(text: str, missing: MissingAttribute) -> bool:
 
 
 def _on_attribute(
-    missing: MissingAttribute, asks: str, named: frozenset[str], families: Mapping[str, str]
+    missing: MissingAttribute,
+    asks: str,
+    named: frozenset[str],
+    families: Mapping[str, str],
+    inventory: Inventory,
 ) -> LibraryAnswer | None:
     """Return which releases and which other classes have an attribute, and which places set it."""
     texts, given_texts = texts_in("members"), texts_in("given")
@@ -192,8 +204,20 @@ def _on_attribute(
         if has.package == asks and has.derived and not _is_defined(texts_in("members"), missing)
     )
     found = tuple(has for has in found if has.package != asks)
+    outdated = outdated or (() if found else _set_by_the_base(missing, asks))
     found = () if outdated else _without_frameworks(found, named)
     classes = members.related_classes(texts, missing.owner) if missing.owner else ()
+    found = tuple(
+        has
+        for has in found
+        if not is_stated(has, inventory)
+        or not given.sets_only_in_some_cases(
+            text_of("given", has.package),
+            classes,
+            missing.name,
+            str(inventory.known(package_key(has.package))),
+        )
+    )
     # A place whose condition reads the attribute sets it anew, so another one had set it before; one that
     # asks whether the object has something replaces what the class has.
     places = tuple(
@@ -214,7 +238,8 @@ def _on_attribute(
     if found:  # then another release is meant, not a place from which a package sets it in some cases
         places = ()
     if not (found or places or derived or beside or outdated):
-        return None
+        appeared = _classes_that_appeared(missing) if meant is None or not asks else ()
+        return LibraryAnswer(appeared=appeared) if appeared else None
     return LibraryAnswer(
         members=_libraries_first(found),
         places=() if outdated else places,
@@ -223,6 +248,41 @@ def _on_attribute(
         outdated=outdated,
         asked=missing.place is not None,
     )
+
+
+def _set_by_the_base(missing: MissingAttribute, asks: str) -> tuple[Membership, ...]:
+    """Return the releases in which a method of the base class sets what another one asks of `self`.
+
+    The object's class, which is not of the package, was written for releases in which nobody had to call it.
+    """
+    if not (asks and missing.of_self and missing.place) or _is_defined(texts_in("members"), missing):
+        return ()
+    places = given.methods_that_set(
+        text_of("given", asks), missing.place.file.replace("\\", "/"), missing.name
+    )
+    return tuple(
+        Membership(asks, place.function, place.releases, missing.name, derived=True)
+        for place in places
+        if place.since
+    )[:1]
+
+
+def _classes_that_appeared(missing: MissingAttribute) -> tuple[Membership, ...]:
+    """Return the class of that name that one package has only since some release; empty if unsure.
+
+    Its older releases gave something else out, which had what the code asks for.
+    """
+    if not missing.owner or len(missing.owner) < _SHORTEST_CLASS:
+        return ()
+    found = [
+        Membership(package, path, releases, "")
+        for package, text in texts_in("names").items()
+        if package != missing_names.PYTHON
+        for path, releases in modules_that_define(text, missing.owner)
+    ]
+    later = [each for each in found if re.match(r"from \S+ on$", each.releases)]
+    one = len({each.package for each in found}) == 1 and len(later) == len(found)
+    return (min(later, key=lambda each: each.owner.count(".")),) if one else ()
 
 
 def _is_defined(texts: Mapping[str, str], missing: MissingAttribute) -> bool:
@@ -323,12 +383,17 @@ def _on_call(call: RefusedCall, callers: frozenset[str]) -> LibraryAnswer | None
     passing = given.packages_that_pass(texts_in("given"), call.keyword)
     passed = tuple(each for each in passing if each.package in (callers or _CALLERS))
     private = call.keyword.startswith("_")  # which a package passes to its own functions alone
+    private = private or _OF_SETTINGS.search(call.function) is not None  # made by scripts and parsers
     if not callers and (private or len(passed) != 1 or not _may_be_librarys(call.function, texts)):
         passed = ()
     if own_code(call.place):  # the user's own line passes it
         passed = ()
     refused = members.packages_whose_releases_all_refuse(texts, call.function, call.keyword)
     return LibraryAnswer(passed=passed, refused=refused) if passed or refused else None
+
+
+_OF_SETTINGS = re.compile(r"(?:Config|Configuration|Arguments|Args)\.__init__$")
+"""Constructor of a class that holds settings."""
 
 
 def _without_any_number(found: tuple[Membership, ...]) -> tuple[Membership, ...]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from envcheck.core.sanitize import hide_secrets
 from envcheck.knowledge.log_signatures import KINDS
 from envcheck.knowledge.members import Membership
-from envcheck.logs.clashes import absent_releases, clashing_requirements
+from envcheck.logs.clashes import ASKS_PYTHON, absent_releases, clashing_requirements, what_is_asked
 from envcheck.logs.diagnosis import Cause
 from envcheck.logs.environment import OF_NVIDIA
 from envcheck.logs.environment_match import EnvironmentMatch
@@ -27,6 +27,8 @@ from envcheck.reports.explanation.known import (
 )
 from envcheck.reports.explanation.missing import missing_lines
 from envcheck.reports.explanation.model import Explanation
+from envcheck.reports.explanation.offers import offer_lines
+from envcheck.reports.explanation.waiting import waiting_lines, waiting_sentence
 from envcheck.reports.explanation.wording import (
     FEW,
     LISTED,
@@ -138,8 +140,10 @@ def consequence_lines(explanation: Explanation) -> Iterator[str]:
     """Yield the lines for a log with only consequences, such as time-outs of peers."""
     first = explanation.diagnosis.consequences[0]
     yield f"✗ failed  {place_in_log(first, explanation.log)}: {event_text(first)}"
-    yield "    kind    follows from a failure elsewhere: the log of the rank that failed first says why"
-    if first.match and first.match.signature.advice:
+    if not waiting_sentence(explanation.waiting):
+        yield "    kind    follows from a failure elsewhere: the log of the rank that failed first says why"
+    yield from waiting_lines(explanation.waiting)
+    if first.match and first.match.signature.advice and not waiting_sentence(explanation.waiting):
         yield f"    advice  {first.match.signature.advice}"
     yield from _form_lines(first, explanation)
 
@@ -218,6 +222,9 @@ def _form_lines(cause: Cause, explanation: Explanation) -> Iterator[str]:
     A general advice is left out if the refused settings themselves are listed.
     """
     form = _of_platform(cause.event.form, explanation)
+    if explanation.offer is not None:
+        yield from offer_lines(explanation.offer)
+        return
     if form is None or (cause.match is not None and not leaves_open(cause, explanation)):
         return
     if form.kind == "missing" and cause.kind == "open":  # what it asks for is there
@@ -232,9 +239,17 @@ def _form_lines(cause: Cause, explanation: Explanation) -> Iterator[str]:
     yield from (f"    clash   {requirement}" for requirement in clashing[:LISTED])
     if absent:
         yield f"    advice  {_ON_ABSENT}"
+    elif clashing and what_is_asked(clashing[0]).startswith(ASKS_PYTHON):
+        yield f"    advice  {_ON_PYTHON}"
     elif form.advice and (_is_open(cause) or not explanation.refused):
         yield f"    advice  {form.advice}"
 
+
+_ON_PYTHON = (
+    "Make the environment with such a Python (uv venv --python, conda create python=), or take releases for "
+    "the one that is there. uv solves for every Python that requires-python in pyproject.toml allows: narrow "
+    "it to those that the packages support"
+)
 
 _ON_ABSENT = (
     "The index that the installer asks has no such release for this Python and platform: ask for one that is "

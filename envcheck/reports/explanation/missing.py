@@ -75,6 +75,17 @@ def _advice_on_part(answer: MissingAnswer, cause: Cause) -> Iterator[str]:
         there = ", or import it from where it is" if answer.elsewhere else ""
         release = f"install {missing.lacks} in a release that has it"
         yield f"{release}, or {fitting} the installed one{there}"
+        if missing.lazily and not missing.asks and _quotes_import_of(missing.module, cause):
+            yield (
+                f"if no other package asks for it but {missing.lacks} itself, files of two releases are mixed"
+                f": pip install --force-reinstall --no-deps {missing.lacks}, and restart a notebook's kernel"
+            )
+
+
+def _quotes_import_of(module: str, cause: Cause) -> bool:
+    """Return whether the message quotes the failed import of a part of the package that lacks the name."""
+    package = module.partition(".")[0]
+    return any(f"Failed to import {package}." in raised.message for raised in cause.event.exceptions)
 
 
 _ON_UNPICKLED = (

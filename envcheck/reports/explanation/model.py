@@ -10,12 +10,14 @@ from envcheck.core.findings import Finding, Report
 from envcheck.core.rules import Rule
 from envcheck.knowledge.members import Membership
 from envcheck.knowledge.names import UNKNOWN, InReleases, Presence
+from envcheck.logs.collectives import WaitingRank
 from envcheck.logs.diagnosis import Diagnosis
 from envcheck.logs.environment import Platform
 from envcheck.logs.environment_match import EnvironmentMatch
 from envcheck.logs.events import Frame, Log
 from envcheck.logs.missing_names import MissingName
 from envcheck.logs.own_code import own_code
+from envcheck.logs.pip_offers import PipOffer
 from envcheck.logs.refused_values import RefusedValue
 from envcheck.reports.library_answer import LibraryAnswer
 
@@ -99,7 +101,8 @@ class Explanation(NamedTuple):
     message or lacks what it asks for. `probable` are broken errors of the environment that name what the
     message names. `refused` are values of a configuration that its checks refuse. `replaced` are methods of
     libraries in whose place the user's function that raised may stand. `failed_in` is the package whose line
-    failed, empty if it is torch or not known. `empty` says that there was nothing to read.
+    failed, empty if it is torch or not known. `empty` says that there was nothing to read. `offer` says why
+    pip did not find a release, if that is known. `waiting` are the ranks that waited until a timeout.
     """
 
     name: str
@@ -118,6 +121,8 @@ class Explanation(NamedTuple):
     replaced: tuple[Membership, ...] = ()
     failed_in: str = ""
     empty: bool = False
+    offer: PipOffer | None = None
+    waiting: tuple[WaitingRank, ...] = ()
 
     @property
     def code(self) -> int:

@@ -25,6 +25,8 @@ from envcheck.reports.explanation.known import (
 )
 from envcheck.reports.explanation.missing import missing_sentence
 from envcheck.reports.explanation.model import UNEXPLAINED, Explanation
+from envcheck.reports.explanation.offers import offer_sentence
+from envcheck.reports.explanation.waiting import waiting_sentence
 from envcheck.reports.explanation.wording import LISTED, SHORT, event_text, place_in_log, with_version
 from envcheck.reports.library_answer import is_stated
 from envcheck.reports.phrases import diagnostic_line
@@ -46,16 +48,27 @@ def _headline(explanation: Explanation) -> str:
         return _headline_without_failure(explanation)
     if cause is None:
         first = event_text(diagnosis.consequences[0], SHORT)
-        return f"Failed elsewhere; this log contains only consequences: {first}"
+        apart = waiting_sentence(explanation.waiting)
+        return f"Failed: {apart}" if apart else f"Failed elsewhere; {_ONLY_CONSEQUENCES}: {first}"
     known = ranked(of_the_cause(cause, explanation), explanation)
     if known and cause.match is not None:
         return known_headline(known, cause, explanation)
-    if explanation.missing is not None:
-        return f"Failed: {missing_sentence(explanation.missing, explanation)}"
-    if cause.match is None and (said := _requirement_at_fault(cause)):
+    if said := _what_was_not_there(cause, explanation):
         return f"Failed: {said}"
     unknown = ", cause not known" if explanation.code == UNEXPLAINED else ""
     return f"Failed{unknown}: {event_text(cause, SHORT)}{_who_has_attribute(explanation)}"
+
+
+_ONLY_CONSEQUENCES = "this log contains only consequences"
+
+
+def _what_was_not_there(cause: Cause, explanation: Explanation) -> str:
+    """Return the release, the name or the requirement that was not found; empty if that is not the cause."""
+    if explanation.offer is not None:
+        return offer_sentence(explanation.offer)
+    if explanation.missing is not None:
+        return missing_sentence(explanation.missing, explanation)
+    return _requirement_at_fault(cause) if cause.match is None else ""
 
 
 def _requirement_at_fault(cause: Cause) -> str:
@@ -150,8 +163,9 @@ def _size(log: Log) -> str:
 
 def _others(explanation: Explanation) -> Iterator[str]:
     diagnosis = explanation.diagnosis
+    shown = 0 if diagnosis.cause else 1  # the first one is told above
     for title, causes in (
-        ("consequences", diagnosis.consequences),
+        ("consequences", diagnosis.consequences[shown:]),
         ("failures after which the run continued", diagnosis.survived),
         ("not known to belong to it", diagnosis.apart),
     ):

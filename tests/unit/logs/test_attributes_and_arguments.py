@@ -159,7 +159,7 @@ def test_what_deletes_an_attribute_is_not_told_to_set_it_first(explained: Explai
 
 
 def test_a_private_keyword_is_not_said_to_be_passed_by_another_package(explained: Explain) -> None:
-    said = "TypeError: PeftConfig.__init__() got an unexpected keyword argument '{}'\n"
+    said = "TypeError: LoraModel.forward() got an unexpected keyword argument '{}'\n"
 
     assert "passes  transformers" not in answer(explained(said.format("_from_model_config")))
     assert "passes  transformers" in answer(explained(said.format("only_modules")))
@@ -210,3 +210,45 @@ def test_an_attribute_that_comes_back_may_have_moved_in_between(explained: Expla
     assert "may set it in another function" in gone
     assert "has it  transformers 4.34 to 4.47" in never_back
     assert "may set it in another function" not in never_back
+
+
+def test_an_attribute_that_the_release_sets_in_some_cases_is_not_one_of_another_release(
+    explained: Explain,
+) -> None:
+    said = "AttributeError: 'AcceleratorState' object has no attribute 'fsdp_plugin'\n"
+
+    found, older = explained(said, accelerate="0.23.0"), explained(said, accelerate="0.6.0")
+
+    assert "another release" not in answer(found)
+    assert "ACCELERATE_USE_FSDP" in answer(found)
+    assert "has it  accelerate from 0.7.0 on" in answer(older)
+
+
+def test_what_a_librarys_base_class_asks_of_itself_is_told_by_the_method_that_sets_it(
+    explained: Explain,
+) -> None:
+    said = "AttributeError: 'Enformer' object has no attribute 'all_tied_weights_keys'"
+    place = f"{SITE}/transformers/modeling_utils.py"
+
+    of_self = answer(explained(traceback(said, (place, 1, "f", "keys - self.all_tied_weights_keys"))))
+    of_model = answer(explained(traceback(said, (place, 1, "f", "keys - model.all_tied_weights_keys"))))
+
+    assert "PreTrainedModel.post_init sets all_tied_weights_keys: from 5.0 on" in of_self
+    assert "call self.post_init()" in of_self
+    assert "post_init" not in of_model
+
+
+def test_a_class_that_only_later_releases_have_is_named_with_them(explained: Explain) -> None:
+    found = answer(explained("AttributeError: 'Column' object has no attribute 'mean'\n"))
+    of_every = answer(explained("AttributeError: 'Dataset' object has no attribute 'mean'\n"))
+
+    assert "'datasets<4.0.0'" in found
+    assert "class   datasets" not in of_every
+
+
+def test_nobody_is_said_to_pass_what_a_class_of_settings_refuses(explained: Explain) -> None:
+    config = answer(
+        explained("TypeError: SFTConfig.__init__() got an unexpected keyword argument 'cache_dir'\n")
+    )
+
+    assert "passes" not in config

@@ -202,3 +202,17 @@ def test_mlx_on_a_cpu_is_told_what_it_lacks(explained: Explain) -> None:
     assert cause_of(known).kind == "hardware"
     assert cause_of(other).kind == "crash"
     assert "what():" not in answer(other)  # which only the other C++ library prints
+
+
+def test_builds_that_conda_does_not_have_are_not_called_a_clash(explained: Explain) -> None:
+    head = "LibMambaUnsatisfiableError: Encountered problems while solving:\n  - "
+
+    builds = answer(explained(f"{head}nothing provides requested zstd ==1.5.5 hc292b87_0\n"))
+    names = answer(explained(f"{head}nothing provides requested pytorch::torchaudio\n"))
+    clash = answer(
+        explained(f"{head}package a-1-0 requires b 2, but none of the providers can be installed\n")
+    )
+
+    assert "exact builds" in builds
+    assert "no channel that was asked" in names
+    assert "exclude each other" in clash

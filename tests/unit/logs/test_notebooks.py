@@ -111,3 +111,17 @@ def test_a_line_below_a_short_message_of_rich_is_other_output() -> None:
 
 def test_a_message_that_is_wider_than_the_box_was_not_broken_there() -> None:
     assert first_raised(f"{BOX}TypeError: {'x' * 90}\nsaving the state\n").message == "x" * 90
+
+
+def test_the_exception_of_a_chain_whose_middle_was_left_out_is_read() -> None:
+    log = (
+        "ImportError                               Traceback (most recent call last)\n"
+        "File ~/e/lib/python3.11/site-packages/transformers/utils/import_utils.py:1510, in _get_module(self)\n"
+        "-> 1510     return importlib.import_module(name)\n\n"
+        "{}: Failed to import transformers.trainer because of the following error:\n"
+    )
+
+    assert first_raised(log.format("RuntimeError")).name == "RuntimeError"
+    scanner = log_scanner.Scanner(log_patterns(TABLES))
+    scanner.feed(log.format("note").encode())
+    assert not scanner.finish().events[0].exceptions

@@ -435,10 +435,10 @@ def test_the_message_of_a_validator_is_read_from_the_lines_below(header: str, be
     [
         (
             "AttributeError: 'GRPOConfig' object has no attribute 'epsilon'. Did you mean: 'eps'?",
-            ("GRPOConfig", "epsilon", None),
+            ("GRPOConfig", "epsilon", None, False),
         ),
-        ("AttributeError: type object 'LLM' has no attribute 'chat'", ("LLM", "chat", None)),
-        ("AttributeError: _unwrapped_old_generate", ("", "_unwrapped_old_generate", None)),
+        ("AttributeError: type object 'LLM' has no attribute 'chat'", ("LLM", "chat", None, False)),
+        ("AttributeError: _unwrapped_old_generate", ("", "_unwrapped_old_generate", None, False)),
         ("AttributeError: module is frozen", None),
         ("AttributeError: 'NoneType' object has no attribute 'shape'", None),
         ("AttributeError: 'list' object has no attribute 'to'", None),
