@@ -71,7 +71,8 @@ class Language:
     def translate(self, sentence: str) -> str:
         """Translate a complete sentence by the template that it matches; without one, return it unchanged.
 
-        A sentence that ends with the id of a rule in parentheses begins with the rule's title.
+        A sentence that ends with the id of a rule in parentheses begins with the rule's title. An exception
+        and its message are quoted from a log, and stay as they are.
         """
         if not self.sentences or len(sentence) > _LONGEST:
             return sentence
@@ -80,10 +81,18 @@ class Language:
         text, _, rule_id = sentence.removesuffix(")").rpartition(" (")
         if rule_id in self.rules and sentence.endswith(")"):
             return f"{self.title(rule_id, text)} ({rule_id})"
+        if self._quotation.match(sentence):
+            return sentence
         for form, template in self._forms:
             if found := form.fullmatch(sentence):
                 return template.format(*(self.translate(part) for part in found.groups()))
         return sentence
+
+    @cached_property
+    def _quotation(self) -> Any:
+        import re  # English does not need it
+
+        return re.compile(r"[\w.]{0,200}(?:Error|Exception|Warning|Interrupt|Failure): ")
 
     @cached_property
     def _forms(self) -> list[tuple[Any, str]]:

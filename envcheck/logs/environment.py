@@ -30,12 +30,16 @@ Tables = Mapping[str, Sequence[Mapping[str, Any]]]
 
 
 class Printed(NamedTuple):
-    """One value that a log prints for a fact, with the index of its GPU, if any, and the line number."""
+    """One value that a log prints for a fact, with the index of its GPU, if any, and the line number.
+
+    `installed` says that the value came to be in that line, so that earlier ones no longer hold.
+    """
 
     key: str
     value: Value
     device: int | None
     line: int
+    installed: bool = False
 
 
 def facts(text: str, number: int, tables: Tables, vocabulary: Vocabulary) -> Iterator[Printed]:
@@ -51,7 +55,7 @@ def facts(text: str, number: int, tables: Tables, vocabulary: Vocabulary) -> Ite
             device = int(groups.get("device", 0)) if key.startswith("gpu.") else None
             value = _value(groups["value"], row.get("values"), key, vocabulary)
             if value is not None:
-                yield Printed(key, value, device, number + line)
+                yield Printed(key, value, device, number + line, row.get("installs", False))
     for row in tables.get("log_listing", ()):
         for package, version, line in _listed_packages(row, text):
             if versions.parse(version) is not None and not (row.get("written") and others.have(line)):
@@ -148,6 +152,8 @@ def inventory(printed: Iterable[Printed]) -> Inventory:
 
 def _agreed(values: Sequence[Printed]) -> Reading:
     """Return the value, the longer of `3.11` and `3.11.9`; Unknown if the log prints different values."""
+    since = max((printed.line for printed in values if printed.installed), default=0)
+    values = [printed for printed in values if printed.line >= since]
     best = max(values, key=lambda printed: len(str(printed.value)))
     for printed in values:
         prefixes = (f"{printed.value}.", f"{printed.value}+")

@@ -431,3 +431,10 @@ def test_a_report_on_selftests_is_chinese() -> None:
 def test_a_clause_is_translated_but_for_its_values() -> None:
     assert CHINESE.alternatives("absent or trl or none") == "无 或 trl 或 none"
     assert i18n.ENGLISH.alternatives("absent or trl") == "absent or trl"
+
+
+def test_an_exception_that_is_quoted_from_a_log_stays_as_it_is() -> None:
+    quoted = "AttributeError: 'A' object has no attribute 'b'. Did you mean: 'c'?"
+
+    assert CHINESE.translate(f"Failed: {quoted}").endswith(quoted)
+    assert CHINESE.translate(quoted.replace("AttributeError: ", "")) != quoted.replace("AttributeError: ", "")

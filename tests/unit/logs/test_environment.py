@@ -106,3 +106,29 @@ def test_a_list_below_a_sentence_on_another_environment_is_not_what_is_installed
 )
 def test_a_list_below_another_sentence_is_what_is_installed(text: str, keys: Vocabulary) -> None:
     assert listed(text, keys) == {"pkg.trl": "0.11.4"}
+
+
+def test_names_as_pip_writes_them_are_what_is_installed(keys: Vocabulary) -> None:
+    assert listed("peft-0.14.0\ntransformers-4.49.0\n", keys) == {
+        "pkg.peft": "0.14.0",
+        "pkg.transformers": "4.49.0",
+    }
+    assert listed("transformers-4.49.0\n", keys) == {"pkg.transformers": "4.49.0"}
+    assert listed("It works with:\ntransformers-4.49.0\n", keys) == {}
+    assert listed("checkpoint-1.0\nmodel-2.1\n", keys) == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        ("Successfully installed peft-0.10.0\nSuccessfully installed peft-0.14.0\n", "0.14.0"),
+        ("Name: peft\nVersion: 0.10.0\nSuccessfully installed peft-0.14.0\n", "0.14.0"),
+        ("Successfully installed peft-0.14.0\nName: peft\nVersion: 0.10.0\n", None),
+    ],
+)
+def test_what_is_installed_later_takes_the_place_of_what_was_there(
+    text: str, version: str | None, keys: Vocabulary
+) -> None:
+    found = environment.inventory(environment.facts(text, 1, loading.source_tree()["tables"], keys))
+
+    assert found.known("pkg.peft") == version
