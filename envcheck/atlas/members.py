@@ -28,8 +28,8 @@ _OF_A_NAME = ("", "_id", "_ids", "s")
 class ClassMembers(NamedTuple):
     """Names of a class's bases, its own attributes, and the parameters of its methods by name.
 
-    `attributes` are those that every object of the class has once it is made. `answers` are the texts in a
-    class whose `__getattr__` may answer to them, or `ANY` if it passes names on to another object.
+    `attributes` are those that every object of the class has once it is made. `answers` are the texts to
+    which a class with a `__getattr__` may answer, or `ANY` if it passes names on to another object.
     """
 
     bases: tuple[str, ...]
@@ -58,7 +58,19 @@ def module_members(tree: ast.Module) -> ModuleMembers:
             classes[statement.name] = _class(statement)
         else:
             functions[statement.name] = _parameters(statement.args)
+    for name, other in _aliases(tree.body):
+        if other in classes:
+            classes.setdefault(name, classes[other])
     return ModuleMembers(classes, functions)
+
+
+def _aliases(body: Iterable[ast.stmt]) -> Iterator[tuple[str, str]]:
+    """Yield the names that a module gives to others as a whole, such as the old name of a class."""
+    for statement in body:
+        if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Name):
+            for target in statement.targets:
+                if isinstance(target, ast.Name):
+                    yield target.id, statement.value.id
 
 
 def _top(body: Iterable[ast.stmt]) -> Iterator[ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef]:
@@ -76,7 +88,7 @@ def _class(node: ast.ClassDef) -> ClassMembers:
         each.name: each for each in node.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)
     }
     for name in _called_on_making(functions):
-        names |= {*_assigned_to_self(functions[name])}
+        names |= {*_assigned_to_self(functions[name]), *_assigned_in_loops(functions[name], functions)}
     for statement in node.body:
         if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
             names.add(statement.name)
@@ -109,12 +121,17 @@ def _is_of_self(node: ast.AST) -> TypeGuard[ast.Attribute]:
 def _answers(
     node: ast.ClassDef, functions: Mapping[str, ast.FunctionDef | ast.AsyncFunctionDef]
 ) -> frozenset[str]:
-    """Return the texts of a class that answers to attributes; `ANY` if it passes names on to an object."""
+    """Return the texts to which a class answers as attributes; `ANY` if it passes names on to an object.
+
+    They stand where it answers, or in what the class lists outside its methods.
+    """
     answering = [functions[name] for name in _ANSWERING if name in functions]
     calls = (each for function in answering for each in ast.walk(function) if isinstance(each, ast.Call))
     if any(_is_call_of(each, "getattr") and not _is_name(each.args[0], "self") for each in calls):
         return frozenset({ANY})
-    texts = (each.value for each in ast.walk(node) if isinstance(each, ast.Constant)) if answering else ()
+    listed = [*answering, *(each for each in node.body if isinstance(each, ast.Assign | ast.AnnAssign))]
+    walked = (each for part in listed for each in ast.walk(part)) if answering else ()
+    texts = (each.value for each in walked if isinstance(each, ast.Constant))
     return frozenset(text for text in texts if isinstance(text, str) and text.isidentifier())
 
 
@@ -144,6 +161,35 @@ def _assigned_to_self(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Itera
             and node.value.id == "self"
         ):
             yield node.attr
+
+
+def _assigned_in_loops(
+    function: ast.FunctionDef | ast.AsyncFunctionDef,
+    functions: Mapping[str, ast.FunctionDef | ast.AsyncFunctionDef],
+) -> Iterator[str]:
+    """Yield the attributes that `for name, value in self.defaults().items(): setattr(self, name, …)` sets.
+
+    They are the texts that are keys of a dictionary which the method returns.
+    """
+    for loop in ast.walk(function):
+        if not (isinstance(loop, ast.For) and _sets_its_names(loop)):
+            continue
+        methods = {node.attr for node in ast.walk(loop.iter) if _is_of_self(node)} & functions.keys()
+        for node in (node for name in sorted(methods) for node in ast.walk(functions[name])):
+            if isinstance(node, ast.Return) and isinstance(node.value, ast.Dict):
+                keys = (key.value for key in node.value.keys if isinstance(key, ast.Constant))
+                yield from (key for key in keys if isinstance(key, str))
+
+
+def _sets_its_names(loop: ast.For) -> bool:
+    """Return whether a loop sets attributes of `self` by the names that it goes through."""
+    calls = [each for each in ast.walk(loop) if isinstance(each, ast.Call) and _is_call_of(each, "setattr")]
+    targets = {each.id for each in ast.walk(loop.target) if isinstance(each, ast.Name)}
+    return any(
+        _is_name(call.args[0], "self") and isinstance(call.args[1], ast.Name) and call.args[1].id in targets
+        for call in calls
+        if len(call.args) > 1
+    )
 
 
 def _given_to_self(call: ast.Call) -> str:

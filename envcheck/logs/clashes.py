@@ -105,6 +105,16 @@ def excluding_pair(requirements: Iterable[str]) -> tuple[str, str] | None:
     return None
 
 
+_HINT = re.compile(r"(?m)^\s{0,20}hint: (?P<said>\S.*(?:\n(?!\s*(?:hint|help):)\s{0,20}\S.*){0,12})")
+_LONGEST_HINT = 600
+
+
+def hints(text: str) -> tuple[str, ...]:
+    """Return what uv itself suggests below its message, each hint on one line."""
+    found = (" ".join(match["said"].split()) for match in _HINT.finditer(_BOX.sub(" ", text)))
+    return tuple(each[:_LONGEST_HINT] for each in dict.fromkeys(found))
+
+
 def absent_releases(text: str) -> tuple[str, ...]:
     """Return what an installer found no release or no wheel of, each once: `torch==2.6.0+cu124`."""
     found = (next(filter(None, match.groups())) for match in _ABSENT.finditer(_joined(text)))

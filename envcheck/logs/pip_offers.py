@@ -20,10 +20,15 @@ _NOT_FOUND = re.compile(
     r"satisfies the requirement (?P<asked>[A-Za-z][^\s();,]{0,200}(?:,[^\s();]{1,200})?)"
     r"[^\n]{0,400}?\(from versions: "
 )
+_REQUIRED_BY = re.compile(r"\(from (?P<who>[A-Za-z][\w.-]*)")
 _PINNED = re.compile(r"(?P<name>[A-Za-z][\w.-]*)(?:\[[^\]]{0,100}\])?={2,3}(?P<version>\d[\w.+]*)$")
 _INDEXES = re.compile(r"(?m)^\s{0,9}Looking in (?:indexes|links): (?P<those>\S[^\n]{0,2000})$")
 _OF_TORCH = re.compile(r"pytorch\.org/whl/(?P<label>cu\d{2,3}|rocm[\d.]{1,9}|cpu|xpu)/?$")
 """Address of an index of torch's builds; the nightly ones, which hold other releases, do not match."""
+
+
+_WITH_OWN_INDEX = frozenset({"torch", "torchvision", "torchaudio"})
+"""Packages whose builds with a label are on an index of their own."""
 
 
 class Position(Enum):
@@ -40,7 +45,8 @@ class PipOffer(NamedTuple):
 
     `label` names the builds of torch that the only index holds which was asked (`cu128`), or those that the
     requirement names; it is empty if that is not known. `labels` are the labels of the builds of this
-    release, and `published` says that some release of torch has such builds.
+    release, and `published` says that some release of torch has such builds. `required_by` is the package
+    that requires the release, empty if the user does.
     """
 
     name: str
@@ -49,6 +55,7 @@ class PipOffer(NamedTuple):
     label: str = ""
     labels: tuple[str, ...] = ()
     published: bool = True
+    required_by: str = ""
 
     @property
     def position(self) -> Position:
@@ -65,7 +72,7 @@ class PipOffer(NamedTuple):
     @property
     def is_elsewhere(self) -> bool:
         """Return whether the release is offered, but not the build of it that its label names."""
-        label = local_label(self.version)
+        label = local_label(self.version) if self.name in _WITH_OWN_INDEX else ""
         offered = [each for each in self.offered if _release(each) == _release(self.version)]
         return bool(label and offered) and all(local_label(each) != label for each in offered)
 
@@ -110,7 +117,9 @@ def pip_offer(text: str, log_text: str, labels: Mapping[str, Collection[str]]) -
     label = local_label(version) or _label_of_index(log_text)
     label = label if label.startswith("cu") else ""
     published = any(label in those for those in labels.values())
-    return PipOffer(name, version, tuple(offered), label if known else "", known, published)
+    who = _REQUIRED_BY.search(found[0])
+    required_by = normalised(who["who"]) if who and who["who"] not in ("versions", "-r") else ""
+    return PipOffer(name, version, tuple(offered), label if known else "", known, published, required_by)
 
 
 def _label_of_index(log_text: str) -> str:

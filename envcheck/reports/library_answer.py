@@ -30,7 +30,7 @@ class LibraryAnswer(NamedTuple):
     code asks for, while the object's class is another project's. `asked` says that the log shows who asks.
     `symbols` are the releases of torch that define a symbol which a compiled extension needs. `auto_classes`
     are the Auto classes that load a model of a configuration which another one, `refused_by`, does not.
-    `appeared` is the class of the object's name that a package has only in later releases.
+    `unsure` says that only the end of the class's name points to the package.
     """
 
     raises: tuple[FoundRaise, ...] = ()
@@ -48,7 +48,7 @@ class LibraryAnswer(NamedTuple):
     symbols: tuple[Membership, ...] = ()
     auto_classes: tuple[Membership, ...] = ()
     refused_by: str = ""
-    appeared: tuple[Membership, ...] = ()
+    unsure: bool = False
 
 
 def of_some_releases(places: Sequence[SetAttribute]) -> bool:
@@ -175,14 +175,6 @@ def _given_lines(library: LibraryAnswer) -> Iterator[str]:
             f"asked for this: install the release of {package} that the project names, or a newer project"
             f"{called}"
         )
-    for has in library.appeared[:1]:
-        yield f"    class   {has.package} {has.releases}: {has.owner}"
-        first = has.releases.removeprefix("from ").removesuffix(" on")
-        yield (
-            f"    advice  if the object is of this class, the code was written for {has.package} before "
-            f"{first}, which gave out something else here: install '{has.package}<{first}', or a newer "
-            "release of the project"
-        )
     seen: dict[tuple[str, str], SetAttribute] = {}
     for place in library.places:
         seen.setdefault((place.function, place.condition), place)
@@ -289,9 +281,6 @@ def library_tree(library: LibraryAnswer) -> dict[str, Any]:
         ],
         "symbols": [
             {"package": has.package, "releases": has.releases, "symbol": has.owner} for has in library.symbols
-        ],
-        "appeared": [
-            {"package": has.package, "releases": has.releases, "class": has.owner} for has in library.appeared
         ],
         "auto_classes": [
             {"package": has.package, "releases": has.releases, "auto_class": has.owner}

@@ -18,7 +18,7 @@ from envcheck.knowledge import given, members, raised
 from envcheck.knowledge.auto_classes import classes_that_load
 from envcheck.knowledge.given import SetAttribute
 from envcheck.knowledge.members import Membership
-from envcheck.knowledge.names import modules_that_define
+from envcheck.knowledge.names import modules_that_define, modules_with
 from envcheck.knowledge.torch_symbols import releases_that_define
 from envcheck.logs import library_questions, missing_names
 from envcheck.logs.diagnosis import Cause
@@ -66,7 +66,11 @@ def answer(
         asks = missing_names.package_of(attribute.place, distributions)
         families = {row["ending"]: row["base"] for row in tables.get("class_family", ())}
         found = _on_attribute(attribute, asks, named, families, inventory)
-        return found if found is None or found.members or not _means(cause) else None
+        common = tuple(row["ending"] for row in tables.get("class_family", ()) if row.get("common"))
+        if found is not None and attribute.owner.endswith(common):
+            found = found._replace(unsure=_is_known_by_its_ending(attribute, found.members, named | {asks}))
+        sure = found is not None and found.members and not found.unsure
+        return found if found is None or sure or not _means(cause) else None
     if name := library_questions.undefined_name(cause.event):
         return _on_name(name, distributions)
     if call := library_questions.refused_call(cause.event):
@@ -108,7 +112,7 @@ def stated_package_that_takes(event: Event, inventory: Inventory) -> str:
 def with_kind(cause: Cause, library: LibraryAnswer) -> Cause:
     """Return the cause; its kind says that a library's check or a difference between releases explains it."""
     if library.members or library.passed or library.defined or library.outdated or library.symbols:
-        return cause if library.own else cause._replace(kind="version")
+        return cause if library.own or library.unsure else cause._replace(kind="version")
     if library.optional:
         return cause._replace(kind="missing")
     if library.places:
@@ -156,9 +160,6 @@ def _on_name(undefined: UndefinedName, distributions: Mapping[str, str]) -> Libr
     ]
     return LibraryAnswer(defined=tuple(defined)) if len({each.package for each in defined}) == 1 else None
 
-
-_SHORTEST_CLASS = 6
-"""Letters of the name of a class that says which package's it may be."""
 
 _PLAIN_WORD = re.compile(r"[A-Z][a-z]+$")
 """Name of a class, such as `Trainer` or `Config`, that a project gives to a class of its own, too."""
@@ -238,8 +239,7 @@ def _on_attribute(
     if found:  # then another release is meant, not a place from which a package sets it in some cases
         places = ()
     if not (found or places or derived or beside or outdated):
-        appeared = _classes_that_appeared(missing) if meant is None or not asks else ()
-        return LibraryAnswer(appeared=appeared) if appeared else None
+        return None
     return LibraryAnswer(
         members=_libraries_first(found),
         places=() if outdated else places,
@@ -248,6 +248,18 @@ def _on_attribute(
         outdated=outdated,
         asked=missing.place is not None,
     )
+
+
+def _is_known_by_its_ending(
+    missing: MissingAttribute, found: Sequence[Membership], named: frozenset[str]
+) -> bool:
+    """Return whether nothing but the end of a class's name says that it derives from a package's class.
+
+    Many projects call a class of their own something with Config at its end.
+    """
+    if not found or not found[0].derived or found[0].package in named:
+        return False
+    return not any(modules_with(text_of("names", found[0].package), missing.owner))
 
 
 def _set_by_the_base(missing: MissingAttribute, asks: str) -> tuple[Membership, ...]:
@@ -265,24 +277,6 @@ def _set_by_the_base(missing: MissingAttribute, asks: str) -> tuple[Membership, 
         for place in places
         if place.since
     )[:1]
-
-
-def _classes_that_appeared(missing: MissingAttribute) -> tuple[Membership, ...]:
-    """Return the class of that name that one package has only since some release; empty if unsure.
-
-    Its older releases gave something else out, which had what the code asks for.
-    """
-    if not missing.owner or len(missing.owner) < _SHORTEST_CLASS:
-        return ()
-    found = [
-        Membership(package, path, releases, "")
-        for package, text in texts_in("names").items()
-        if package != missing_names.PYTHON
-        for path, releases in modules_that_define(text, missing.owner)
-    ]
-    later = [each for each in found if re.match(r"from \S+ on$", each.releases)]
-    one = len({each.package for each in found}) == 1 and len(later) == len(found)
-    return (min(later, key=lambda each: each.owner.count(".")),) if one else ()
 
 
 def _is_defined(texts: Mapping[str, str], missing: MissingAttribute) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from envcheck.core.sanitize import hide_secrets
 from envcheck.knowledge.log_signatures import KINDS
 from envcheck.knowledge.members import Membership
-from envcheck.logs.clashes import ASKS_PYTHON, absent_releases, clashing_requirements, what_is_asked
+from envcheck.logs.clashes import ASKS_PYTHON, absent_releases, clashing_requirements, hints, what_is_asked
 from envcheck.logs.diagnosis import Cause
 from envcheck.logs.environment import OF_NVIDIA
 from envcheck.logs.environment_match import EnvironmentMatch
@@ -237,6 +237,8 @@ def _form_lines(cause: Cause, explanation: Explanation) -> Iterator[str]:
         f"    absent  no release or wheel of {requirement} is offered" for requirement in absent[:FEW]
     )
     yield from (f"    clash   {requirement}" for requirement in clashing[:LISTED])
+    if absent or clashing:
+        yield from (f"    hint    {hint}" for hint in hints(hide_secrets(cause.event.text))[:FEW])
     if absent:
         yield f"    advice  {_ON_ABSENT}"
     elif clashing and what_is_asked(clashing[0]).startswith(ASKS_PYTHON):

@@ -37,6 +37,12 @@ def offer_lines(offer: PipOffer) -> Iterator[str]:
         yield "    advice  such builds are on the project's own index, as torch's are: name it (--index-url)"
         return
     yield f"    offered {offer.name} {' and '.join(offer.nearest)} (the nearest)"
+    if offer.required_by:
+        yield (
+            f"    advice  {offer.required_by} requires it: install a release of {offer.required_by} that "
+            "requires one which is offered, or make the environment with another Python"
+        )
+        return
     yield f"    advice  {_ADVICE[offer.position]}"
 
 

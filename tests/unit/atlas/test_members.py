@@ -66,3 +66,29 @@ def test_a_class_that_answers_to_names_it_lists_answers_to_no_others() -> None:
 
 def test_a_class_without_such_a_method_answers_to_nothing() -> None:
     assert not members("class Plain:\n    kind = 'pad_token'\n").may_answer("pad_token")
+
+
+def test_what_a_loop_over_its_own_defaults_sets_is_there() -> None:
+    found = members(
+        "class Config:\n"
+        "    def __init__(self, **kwargs):\n"
+        "        for name, value in self._defaults().items():\n"
+        "            setattr(self, name, kwargs.pop(name, value))\n"
+        "        for name in self._others():\n"
+        "            setattr(kwargs, name, 1)\n"
+        "    @staticmethod\n"
+        "    def _defaults():\n"
+        "        return {'max_length': 20, 'top_k': 50}\n"
+        "    def _others(self):\n"
+        "        return {'elsewhere': 1}\n"
+    )
+
+    assert {"max_length", "top_k"} <= found.attributes
+    assert "elsewhere" not in found.attributes
+
+
+def test_the_old_name_of_a_class_is_the_class() -> None:
+    found = module_members(ast.parse("class New:\n    size = 1\nOld = New\nother = size\n")).classes
+
+    assert found["Old"] == found["New"]
+    assert "other" not in found

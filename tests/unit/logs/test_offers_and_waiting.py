@@ -109,3 +109,52 @@ def test_calls_of_different_groups_are_not_compared() -> None:
 
     assert not out_of_step(waiting_ranks([far]))
     assert out_of_step(waiting_ranks([far.replace("4000", "13")]))
+
+
+def test_uvs_own_hint_is_shown_beside_what_is_absent(explained: Explain) -> None:
+    log = (
+        "  x No solution found when resolving dependencies:\n"
+        "  `-> Because there is no version of pillow==11.1.0 and your project depends on pillow==11.1.0, we can "
+        "conclude that your project's requirements are unsatisfiable.\n\n"
+        "      hint: `pillow` was found on an index, but not at the requested version. Use `--index-strategy\n"
+        "      unsafe-best-match` to consider all indexes.\n"
+        "  help: provide the `--frozen` flag\n"
+    )
+
+    told = answer(explained(log))
+
+    assert "Use `--index-strategy unsafe-best-match` to consider all indexes." in told
+    assert "--frozen" not in told
+
+
+def test_a_build_with_a_label_is_sought_elsewhere_only_where_there_is_an_index_of_such() -> None:
+    torch = pip_offer(not_found("torch==2.6.0+cu124", "2.5.1, 2.6.0"), "", LABELS)
+    flash = pip_offer(not_found("flash-attn==2.6.3+cu123torch2.4", "2.6.2, 2.6.3"), "", LABELS)
+
+    assert torch is not None
+    assert torch.is_elsewhere
+    assert flash is not None
+    assert not flash.explains
+
+
+def test_why_pip_found_nothing_is_taken_from_the_lines_above(explained: Explain) -> None:
+    closing = not_found("a==1.0+x", "1.0+x")
+    damaged = explained(
+        "Discarding file:///w/a-1.0%2Bx-py3-none-any.whl: Requested a==1.0+x from file:///w/a.whl has "
+        f"inconsistent version: expected '1.0+x', but metadata has '1.0'\n{closing}"
+    )
+    unreached = explained(
+        "WARNING: Retrying (Retry(total=0, connect=None)) after connection broken by "
+        f"'NewConnectionError(': Temporary failure in name resolution')': /simple/a/\n{closing}"
+    )
+
+    assert "another version than its metadata" in answer(damaged)
+    assert "did not reach the index" in answer(unreached)
+    assert not damaged.diagnosis.apart
+    assert not unreached.diagnosis.apart
+
+
+def test_who_requires_what_is_not_offered_is_named(explained: Explain) -> None:
+    found = answer(explained(not_found("vllm-flash-attn==2.5.9 (from vllm)", "2.6.1")))
+
+    assert "vllm requires it" in found
