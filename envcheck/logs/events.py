@@ -43,7 +43,8 @@ class FailureForm(NamedTuple):
     """Hold what the form of a line shows about a failure: its kind, its meaning, advice; texts may be empty.
 
     `aside` marks what a run may print without failing: it counts only if nothing else in the log failed.
-    `closing` marks what only reports that a build failed, whose reason another line tells.
+    `closing` marks what only reports that a build failed, whose reason another line tells. `telling` says
+    that the meaning tells more at first sight than the line.
     """
 
     kind: str = "unknown"
@@ -51,6 +52,7 @@ class FailureForm(NamedTuple):
     advice: str = ""
     aside: bool = False
     closing: bool = False
+    telling: bool = False
 
 
 class Event(NamedTuple):

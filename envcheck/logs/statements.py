@@ -333,4 +333,5 @@ def _form(row: Mapping[str, Any]) -> FailureForm:
         row.get("advice", ""),
         aside=row.get("aside", False),
         closing=row.get("closing", False),
+        telling=row.get("telling", False),
     )

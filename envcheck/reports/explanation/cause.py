@@ -26,7 +26,7 @@ from envcheck.reports.explanation.known import (
     title_of_rule,
 )
 from envcheck.reports.explanation.missing import missing_lines
-from envcheck.reports.explanation.model import Explanation
+from envcheck.reports.explanation.model import Explanation, MissingAnswer
 from envcheck.reports.explanation.offers import offer_lines
 from envcheck.reports.explanation.waiting import waiting_lines, waiting_sentence
 from envcheck.reports.explanation.wording import (
@@ -43,11 +43,13 @@ from envcheck.reports.library_answer import library_lines
 
 
 def cause_lines(cause: Cause, explanation: Explanation, *, in_full: bool) -> Iterator[str]:
-    """Yield what is known of a cause, with its fixes first if a signature matched it, and where it is."""
+    """Yield what is known of a cause, what to do first, and then where it is in the log."""
     known = [*known_lines(of_the_cause(cause, explanation), explanation, in_full=in_full)]
-    if cause.match is not None:
-        yield from known
-        yield ""
+    answers = [*_answer_lines(cause, explanation, in_full=in_full)]
+    if cause.match is None:
+        answers += [*known, *_resembling_or_general(cause, explanation)]
+    yield from known if cause.match is not None else answers
+    yield ""
     yield f"✗ first cause  {place_in_log(cause, explanation.log)}: {event_text(cause)}"
     if cause.place:
         yield f"    raised  {frame_text(cause.place)}"
@@ -56,6 +58,12 @@ def cause_lines(cause: Cause, explanation: Explanation, *, in_full: bool) -> Ite
     if cause.event.times > max(1, len(cause.event.ranks)):
         yield f"    again   {cause.event.times} times, last in line {cause.event.again}"
     yield f"    kind    {_kind(cause)}"
+    if cause.match is not None:
+        yield from answers
+
+
+def _answer_lines(cause: Cause, explanation: Explanation, *, in_full: bool) -> Iterator[str]:
+    """Yield what the log, the tables and the code of libraries say of a cause, with what to do about it."""
     yield from _replaced_lines(explanation.replaced)
     yield from _none_lines(cause)
     if explanation.library is None:
@@ -70,10 +78,6 @@ def cause_lines(cause: Cause, explanation: Explanation, *, in_full: bool) -> Ite
     for found in explanation.probable[:FEW]:
         yield f"  probable cause  {title_of_rule(found.rule, explanation)} [{found.rule.id}]"
         yield from fix_lines(found.rule, EnvironmentMatch("yes", (), found.fixes, found), explanation)
-    if cause.match is None:
-        yield from known
-    if cause.match is None:
-        yield from _resembling_or_general(cause, explanation)
 
 
 def _became(cause: Cause) -> str:
@@ -87,12 +91,22 @@ def _became(cause: Cause) -> str:
 
 def _resembling_or_general(cause: Cause, explanation: Explanation) -> Iterator[str]:
     """Yield which known failures resemble a cause, and what its class usually means, if no more is known."""
-    if explanation.missing or explanation.library or (cause.event.form and cause.event.form.means):
+    if _is_answered(explanation.missing) or explanation.library:
+        return
+    if cause.event.form and cause.event.form.means:
         return
     if explanation.diagnosis.partial:
         yield from resembling_line(explanation)
     if not (explanation.probable or explanation.replaced or cause.kind == "setting"):
         yield from _general_lines(cause)
+
+
+def _is_answered(missing: MissingAnswer | None) -> bool:
+    """Return whether more is known of a missing name than the message says, if it is one."""
+    if missing is None or missing.missing.kind != "argument":
+        return missing is not None
+    known = missing.rules or missing.ranges or missing.calls
+    return bool(known or missing.takes or missing.missing.handed)
 
 
 def _general_lines(cause: Cause) -> Iterator[str]:
@@ -230,7 +244,7 @@ def _form_lines(cause: Cause, explanation: Explanation) -> Iterator[str]:
     if form.kind == "missing" and cause.kind == "open":  # what it asks for is there
         yield from _fulfilled_lines(cause, explanation)
         return
-    if form.means:
+    if form.means and not form.telling:  # which the headline tells
         yield f"    means   {form.means}"
     absent, clashing = requirements_of_installer(cause)
     yield from (

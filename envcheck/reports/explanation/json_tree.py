@@ -9,6 +9,7 @@ from envcheck.core.sanitize import hide_secrets
 from envcheck.logs.clashes import clashing_requirements
 from envcheck.logs.diagnosis import Cause, Match
 from envcheck.logs.environment_match import EnvironmentMatch
+from envcheck.logs.pip_offers import PipOffer
 from envcheck.reports.explanation.known import match_here
 from envcheck.reports.explanation.model import Explanation, MissingAnswer
 from envcheck.reports.explanation.wording import event_text, frame_text
@@ -37,6 +38,8 @@ def tree(explanation: Explanation) -> dict[str, Any]:
         "missing": _missing_tree(explanation.missing) if explanation.missing else None,
         "probable": [found.rule.id for found in explanation.probable],
         "library": library_tree(explanation.library) if explanation.library else None,
+        "offer": _offer_tree(explanation.offer) if explanation.offer else None,
+        "waiting": [each._asdict() for each in explanation.waiting],
         "remarks": [diagnostic_tree(one) for one in explanation.report.diagnostics],
         "failed": diagnosis.failed,
         "cause": _cause_tree(diagnosis.cause) if diagnosis.cause else None,
@@ -51,6 +54,18 @@ def tree(explanation: Explanation) -> dict[str, Any]:
             for fact in explanation.printed
         ],
         "exit_code": explanation.code,
+    }
+
+
+def _offer_tree(offer: PipOffer) -> dict[str, Any]:
+    return {
+        "package": offer.name,
+        "version": offer.version,
+        "offered": list(offer.offered),
+        "position": offer.position.value,
+        "label": offer.label or None,
+        "labels": list(offer.labels),
+        "required_by": offer.required_by or None,
     }
 
 

@@ -15,14 +15,13 @@ from envcheck.reports.explanation.wording import FEW, with_version
 
 
 def missing_lines(explanation: Explanation) -> Iterator[str]:
-    """Yield which package asks for a missing name, which lacks it, and what is known of releases with it."""
+    """Yield which releases have a missing name, who asks for it, and what to do; the headline names it."""
     answer = explanation.missing
     cause = explanation.diagnosis.cause
     for words in answer.calls[:FEW] if answer else ():
         yield f"    calls   {words}"
     if answer is None or cause is None or cause.match is not None:
         return
-    yield f"    missing {missing_sentence(answer, explanation)}"
     for words in answer.ranges[:FEW]:
         yield f"    has it  {words}"
     for words in answer.elsewhere:

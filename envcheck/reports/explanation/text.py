@@ -63,11 +63,13 @@ _ONLY_CONSEQUENCES = "this log contains only consequences"
 
 
 def _what_was_not_there(cause: Cause, explanation: Explanation) -> str:
-    """Return the release, the name or the requirement that was not found; empty if that is not the cause."""
+    """Return the release, name, index or requirement that was not found; empty if that is not the cause."""
     if explanation.offer is not None:
         return offer_sentence(explanation.offer)
     if explanation.missing is not None:
         return missing_sentence(explanation.missing, explanation)
+    if cause.match is None and (form := cause.event.form) is not None and form.telling:
+        return form.means
     return _requirement_at_fault(cause) if cause.match is None else ""
 
 
@@ -118,9 +120,8 @@ def _lines(explanation: Explanation, *, in_full: bool) -> Iterator[str]:
     """Yield the lines after the headline; `in_full` adds reasons, scores and sources."""
     diagnosis = explanation.diagnosis
     if diagnosis.failed:
-        if diagnosis.cause is None or diagnosis.cause.match is None:
-            yield ""
         if diagnosis.cause is None:
+            yield ""
             yield from consequence_lines(explanation)
             known = [match for match in diagnosis.matches if names_a_cause(match)]
             yield from known_lines(known, explanation, in_full=in_full)
