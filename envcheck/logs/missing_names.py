@@ -96,9 +96,14 @@ class MissingName(NamedTuple):
         return self.attribute and "." not in self.module
 
 
+def distributions_by_module(tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, str]:
+    """Return the distribution of each module whose name differs from that of its distribution."""
+    return {row["module"]: row["package"] for row in tables.get("import_name", ())}
+
+
 def missing_name(event: Event, tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> MissingName | None:
     """Return the name that the exceptions of an event report as missing, or None."""
-    distributions = {row["module"]: row["package"] for row in tables.get("import_name", ())}
+    distributions = distributions_by_module(tables)
     for raised in event.exceptions:
         asks = package_of(raised.place, distributions)
         if lazily := _of_lazy_import(raised.message, distributions):

@@ -100,7 +100,7 @@ def with_probable(
     if cause is None or cause.match is not None or cause.kind not in ("unknown", "version"):
         return diagnosis, ()
     tables = known.tree["tables"]
-    distributions = {row["module"]: row["package"] for row in tables.get("import_name", ())}
+    distributions = missing_names.distributions_by_module(tables)
     packages = missing_names.packages_in(cause.event, distributions)
     probable = probable_findings(cause, report.judgement.findings, packages)
     return diagnosis._replace(cause=cause._replace(kind="version")) if probable else diagnosis, probable

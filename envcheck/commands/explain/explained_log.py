@@ -170,7 +170,7 @@ def _failed_in(diagnosis: Diagnosis, tables: Mapping[str, Any]) -> str:
         missing_names.is_of_lazy_import(raised.message) for raised in diagnosis.cause.event.exceptions[-1:]
     ):
         return ""
-    distributions = {row["module"]: row["package"] for row in tables.get("import_name", ())}
+    distributions = missing_names.distributions_by_module(tables)
     package = missing_names.package_of(diagnosis.cause.place, distributions)
     carries_out = {name for row in tables.get("carries_out", ()) for name in row["packages"]}
     return "" if package in carries_out else package

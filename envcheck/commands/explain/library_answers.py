@@ -56,7 +56,7 @@ def answer(
     configuration = library_questions.refused_configuration(cause.event)
     if symbol or configuration is not None:
         return _on_symbol(symbol) if configuration is None else _on_configuration(configuration)
-    distributions = {row["module"]: row["package"] for row in tables.get("import_name", ())}
+    distributions = missing_names.distributions_by_module(tables)
     if cause.match is not None:
         refused = library_questions.refused_call(cause.event) if cause.match.signature.ambiguous else None
         return _on_call(refused, missing_names.packages_in(cause.event, distributions)) if refused else None

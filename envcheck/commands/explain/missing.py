@@ -88,7 +88,7 @@ def missing_answer(
         return None
     if missing.lazily and not any(missing_names.ranges_in_atlas(missing, known.matrix.atlas())):
         missing = missing._replace(asks="")
-    distributions = {row["module"]: row["package"] for row in tables.get("import_name", ())}
+    distributions = missing_names.distributions_by_module(tables)
     shown = missing_names.packages_named(cause.event.text, distributions) if cause else frozenset()
     rules = tuple(missing_names.rules_on(missing, known.matrix, shown)) if missing.installed else ()
     published = {

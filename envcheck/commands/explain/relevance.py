@@ -56,8 +56,7 @@ def may_be_about(known: ExplainKnowledge, stated: StatedVersions, signature: Sig
     last = event.exceptions[-1].name.rpartition(".")[2] if event.exceptions else ""
     if rule is None or last not in _OF_MISSING_NAMES:
         return True
-    imports = known.tree["tables"].get("import_name", ())
-    distributions = {row["module"]: row["package"] for row in imports}
+    distributions = missing_names.distributions_by_module(known.tree["tables"])
     frames = missing_names.packages_in(event, distributions) - {"torch"}
     packages = {package_name(clause.key) for table in rule.when for clause in table if "pkg." in clause.key}
     packages -= {"torch"}
@@ -70,7 +69,7 @@ def may_be_about(known: ExplainKnowledge, stated: StatedVersions, signature: Sig
         return True
     if frames & packages:
         return True
-    names = packages | {row["module"] for row in imports if row["package"] in packages}
+    names = packages | {module for module, package in distributions.items() if package in packages}
     said = event.text.lower().replace("_", "-")
     return any(name.lower().replace("_", "-") in said for name in names)
 

@@ -280,3 +280,21 @@ def test_errors_of_the_system_are_read_without_the_exceptions_name(explained: Ex
     assert "Microsoft Visual C++ Redistributable" in answer(found)
     assert "that program is not on the PATH" in answer(missing)
     assert not explained("INFO retry after [Errno 2] No such file or directory: 'cache'\n").diagnosis.failed
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "IndexError: index out of range in self",  # a known failure
+        "AttributeError: 'Column' object has no attribute 'mean'",  # a message with a meaning
+        "ImportError: cannot import name 'patch_compiled_autograd' from 'unsloth_zoo.patching_utils'",
+        "ValueError: invalid literal for int() with base 10: 'x'",  # what the class of exceptions means
+    ],
+)
+def test_what_to_do_stands_right_below_the_verdict(said: str, explained: Explain) -> None:
+    lines = answer(explained(f"{said}\n")).splitlines()
+
+    place = next(number for number, line in enumerate(lines) if "first cause" in line)
+    assert lines[1].startswith("    ")
+    assert any(line.startswith("    advice  ") for line in lines[:place])
+    assert not any(line.startswith("    advice  ") for line in lines[place:])
