@@ -105,7 +105,9 @@ def excluding_pair(requirements: Iterable[str]) -> tuple[str, str] | None:
     return None
 
 
-_HINT = re.compile(r"(?m)^\s{0,20}hint: (?P<said>\S.*(?:\n(?!\s*(?:hint|help):)\s{0,20}\S.*){0,12})")
+_HINT = re.compile(
+    r"(?m)^[ \t]{0,20}hint: (?P<said>\S.*(?:\n(?![ \t]{0,20}(?:hint|help):)[ \t]{0,20}\S.*){0,12})"
+)
 _LONGEST_HINT = 600
 
 

@@ -418,8 +418,8 @@ _AN_ERROR = re.compile(r"(?i)error|fatal|exception|failed")
 _A_WARNING = re.compile(r"(?i)warning|can't|cannot|could not|not found|not compatible")
 
 
-_OF_BUILDS = ("Error building extension", "Error compiling objects for extension")
-"""Messages of torch for a build that failed; the compiler said why before."""
+_OF_BUILDS = ("Error building extension", "Error compiling objects for extension", "Pip failed")
+"""Messages of torch for a build, and of conda for pip, that failed; the compiler or pip said why before."""
 
 
 def _says_only_that_it_failed(cause: Cause) -> bool:

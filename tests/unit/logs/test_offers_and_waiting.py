@@ -158,3 +158,13 @@ def test_who_requires_what_is_not_offered_is_named(explained: Explain) -> None:
     found = answer(explained(not_found("vllm-flash-attn==2.5.9 (from vllm)", "2.6.1")))
 
     assert "vllm requires it" in found
+
+
+def test_what_conda_says_of_pips_failure_follows_from_it(explained: Explain) -> None:
+    found = explained(
+        f"Pip subprocess error:\n{not_found('a', 'none')}\nfailed\n\nCondaEnvException: Pip failed\n"
+    )
+
+    assert "no package of this name" in answer(found)
+    assert not found.diagnosis.apart
+    assert explained("CondaEnvException: Pip failed\n").code == 3  # what pip said is not in the log
