@@ -64,9 +64,9 @@ def answer(
     named |= missing_names.packages_in(cause.event, distributions)
     if attribute := library_questions.missing_attribute(cause.event):
         asks = missing_names.package_of(attribute.place, distributions)
-        families = {row["ending"]: row["base"] for row in tables.get("class_family", ())}
+        families = {row["ending"]: row for row in tables.get("class_family", ())}
         found = _on_attribute(attribute, asks, named, families, inventory)
-        common = tuple(row["ending"] for row in tables.get("class_family", ()) if row.get("common"))
+        common = tuple(ending for ending, row in families.items() if row.get("common"))
         if found is not None and attribute.owner.endswith(common):
             found = found._replace(unsure=_is_known_by_its_ending(attribute, found.members, named | {asks}))
         sure = found is not None and found.members and not found.unsure
@@ -188,7 +188,7 @@ def _on_attribute(
     missing: MissingAttribute,
     asks: str,
     named: frozenset[str],
-    families: Mapping[str, str],
+    families: Mapping[str, Mapping[str, Any]],
     inventory: Inventory,
 ) -> LibraryAnswer | None:
     """Return which releases and which other classes have an attribute, and which places set it."""
@@ -288,12 +288,20 @@ def _releases_with(
     missing: MissingAttribute,
     texts: Mapping[str, str],
     meant: frozenset[str] | None,
-    families: Mapping[str, str],
+    families: Mapping[str, Mapping[str, Any]],
 ) -> tuple[Membership, ...]:
-    """Return which releases of the packages that are meant have an attribute of a class, or of its bases."""
+    """Return which releases of the packages that are meant have an attribute of a class, or of its bases.
+
+    Of a class that no package has, some families count only for what their base has lost since.
+    """
     if not missing.owner:
         return ()
-    return members.releases_with_attribute(texts, missing.owner, missing.name, among=meant, families=families)
+    bases = {ending: row["base"] for ending, row in families.items()}
+    found = members.releases_with_attribute(texts, missing.owner, missing.name, among=meant, families=bases)
+    lost = tuple(ending for ending, row in families.items() if row.get("lost"))
+    if not missing.owner.endswith(lost) or _is_defined(texts, missing):
+        return found
+    return tuple(has for has in found if all(span[1] != has.ends[1] for span in has.spans))
 
 
 def _without_frameworks(found: tuple[Membership, ...], named: frozenset[str]) -> tuple[Membership, ...]:
