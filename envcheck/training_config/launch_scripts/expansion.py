@@ -192,7 +192,7 @@ class Expander:
         else:
             return None
         if piece.operator in (":+", "+"):
-            return [self._operand(piece, scope)] if elements else []
+            return list(self._split(Word(piece.operand, piece.at), scope)) if elements else []
         return elements or ([self._operand(piece, scope)] if piece.operand else [])
 
     def _slice(self, piece: Expansion, scope: Scope) -> list[Value] | None:
@@ -429,8 +429,11 @@ def _has_files(command: SimpleCommand) -> bool:
 
 
 def _as_one_word(value: Value) -> Value:
-    """Return a quoted value, which splits into no words; one of several known texts may be no word at all."""
-    if len(value) == 1 and value[0].choices:
+    """Return a quoted value, which splits into no words; one of several known texts may be no word at all.
+
+    That is an array of options without its index, of which some may not be given.
+    """
+    if len(value) == 1 and any(not each or each.startswith("-") for each in value[0].choices):
         return value
     return tuple(each._replace(splits=False) if each.splits else each for each in value)
 
