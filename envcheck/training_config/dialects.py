@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 
 from envcheck.core.facts import Value
@@ -64,6 +65,19 @@ class Implied(NamedTuple):
     versions: str = ""
     package: str = ""
     unknown: str = ""
+
+
+class Product(NamedTuple):
+    """A fact that is the product of several settings, such as nodes and processes of each.
+
+    `otherwise` has the values of settings that are not given, if they are as `when` states.
+    """
+
+    key: str
+    of: Sequence[str]
+    otherwise: Mapping[str, int] = MappingProxyType({})
+    when: Mapping[str, Any] = MappingProxyType({})
+    package: str = ""
 
 
 class Family(NamedTuple):
@@ -268,6 +282,11 @@ class Dialect(_RecognisedBy):
     def implied(self) -> Sequence[Implied]:
         """Return the facts that follow from several settings."""
         return [_row(Implied, row) for row in self._rows_of("implied")]
+
+    @cached_property
+    def products(self) -> Sequence[Product]:
+        """Return the facts that are the product of several settings."""
+        return [_row(Product, row) for row in self._rows_of("product")]
 
     @cached_property
     def defaults(self) -> Sequence[Implied]:

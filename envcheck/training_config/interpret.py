@@ -16,7 +16,7 @@ from envcheck.core.patterns import pattern
 from envcheck.core.records import NamedTuple
 from envcheck.core.rules import Severity
 from envcheck.training_config.dialect_context import ARGUMENTS, DialectContext, location
-from envcheck.training_config.dialects import Dialect, DialectRow, recognised
+from envcheck.training_config.dialects import Dialect, DialectRow, program_names, recognised
 from envcheck.training_config.document import Document, Reference, Section, Setting, SettingValue
 from envcheck.training_config.setting_diagnostics import SettingDiagnostics
 from envcheck.training_config.setting_facts import (
@@ -153,7 +153,7 @@ def understood(
         tuple(_limited(diagnostics, document.file)),
         tuple(_references(context)),
         tuple(default_facts(context)),
-        (*opened, *unread, *facts_in_open_sections(context)),
+        (*opened, *unread, *facts_in_open_sections(context), *_of_unread_program(context)),
         tuple(suggested_facts(context)),
     )
     return [*inner, *sections, whole]
@@ -187,6 +187,15 @@ def _of_partial(context: DialectContext) -> Interpretation:
         defaults=tuple(default_facts(context)),
         open_facts=computed,
     )
+
+
+def _of_unread_program(context: DialectContext) -> Iterator[Fact]:
+    """Yield as Unknown what a program that is not here decides when it loads the model."""
+    document = context.document
+    own = not {*context.dialect.programs} & program_names(document)
+    if document.launcher and document.source is None and own:
+        why = f"the code of {document.program[-1]} is not here, which loads the model"
+        yield Fact(_TRUST, Unknown(why), document.file)
 
 
 _TRUST = "train.trust_remote_code"

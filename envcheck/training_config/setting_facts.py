@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 
@@ -41,6 +42,7 @@ def facts(context: DialectContext) -> Iterator[Fact]:
             )
             reading = Absent() if implied.value is None else Known(implied.value)
             yield Fact(implied.key, reading, location(setting) if setting else file)
+    yield from _products(context)
     stated = [fact for setting in context.settings.values() for fact in _stated(context, setting, weak=False)]
     weak = [fact for setting in context.settings.values() for fact in _stated(context, setting, weak=True)]
     undecided = {fact.key for fact in (*weak, *stated) if isinstance(fact.reading, Unknown)}
@@ -49,6 +51,35 @@ def facts(context: DialectContext) -> Iterator[Fact]:
         if fact.key not in undecided or fact.value is None:
             yield fact
     yield from stated
+
+
+def _products(context: DialectContext) -> Iterator[Fact]:
+    """Yield the products of settings of which one is given; Unknown if another one is not known.
+
+    Where a launcher starts the processes, settings of the trainer do not decide their number.
+    """
+    if context.document.launcher not in ("", "none"):
+        return
+    for row in context.dialect.products:
+        given = next((context.settings[name] for name in row.of if name in context.settings), None)
+        if given is None:
+            continue
+        assumed = row.otherwise if context.may_apply(row.when, "", row.package) else {}
+        values = [_number_of(context, name, assumed) for name in row.of]
+        unknown = next((value for value in values if isinstance(value, Unknown)), None)
+        numbers = [value for value in values if not isinstance(value, Unknown)]
+        yield Fact(row.key, unknown or Known(math.prod(numbers)), location(given))
+
+
+def _number_of(context: DialectContext, name: str, assumed: Mapping[str, int]) -> int | Unknown:
+    """Return the whole number that a setting is, or is assumed to be where it is not given."""
+    setting = context.settings.get(name)
+    value = setting.value if setting is not None else assumed.get(name)
+    if isinstance(value, Unknown):
+        return value
+    number = as_number(value)
+    whole = number is not None and math.isfinite(number) and number == int(number) and number > 0
+    return int(number) if whole and number is not None else Unknown(f"{name} is not known")
 
 
 def _evidence(context: DialectContext) -> str:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 
 from envcheck.core.facts import Unknown
 from envcheck.training_config.programs.values import (
+    ANY_CLASS,
     LONGEST_TEXT,
     MISSING,
     ClassValue,
@@ -146,6 +147,9 @@ class Expressions(ABC):
         found = scope.find(node.id)
         if found is MISSING and node.id in _BUILTINS:
             return LibraryName(f"builtins.{node.id}")
+        if found is MISSING and node.id[0].isupper():
+            package = scope.find(ANY_CLASS)
+            return LibraryName(f"{package.name}.{node.id}") if isinstance(package, LibraryName) else MISSING
         return found
 
     def _attribute(self, node: ast.Attribute, scope: Variables) -> Value:

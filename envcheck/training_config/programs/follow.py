@@ -62,6 +62,7 @@ def follow(
     environment: Mapping[str, Value] = MappingProxyType({}),
     entry: str = "",
     *,
+    of_launcher: Mapping[str, str | None] = MappingProxyType({}),
     briefly: bool = False,
 ) -> FollowedProgram | None:
     """Return what a program calls; None if its file cannot be read.
@@ -70,12 +71,13 @@ def follow(
 
     `entry` is the function that a console script calls; "" if the file itself is started.
     `environment` are the variables that a launch script sets; all others are assumed not to be set.
+    `of_launcher` are those that its launcher sets, as far as they are known; None if it sets none.
     """
     project = Project(beside)
     module = project.read(path)
     if module is None:
         return None
-    follower = Follower(project, read_configuration, arguments, environment)
+    follower = Follower(project, read_configuration, arguments, environment, of_launcher)
     follower.program = module.path
     if briefly:
         follower.most_steps //= _PARTS_OF_A_LIMIT

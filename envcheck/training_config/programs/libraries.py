@@ -78,7 +78,10 @@ _SET_OUTSIDE = re.compile(
 
 
 class Follower(DataclassParsers):
-    """Interpreter that knows common functions; `environment` are the known variables of its environment."""
+    """Interpreter that knows common functions; `environment` are the known variables of its environment.
+
+    `of_launcher` are those that a launcher sets for its processes, None where it is known to set none.
+    """
 
     def __init__(
         self,
@@ -86,9 +89,11 @@ class Follower(DataclassParsers):
         read_configuration: ReadConfiguration,
         arguments: GivenArguments,
         environment: Mapping[str, Value] = MappingProxyType({}),
+        of_launcher: Mapping[str, str | None] = MappingProxyType({}),
     ) -> None:
         super().__init__(project, read_configuration, arguments)
         self.environment = dict(environment)
+        self._of_launcher = of_launcher
 
     def attribute(self, owner: Value, name: str, node: ast.AST) -> Value:
         """Return an attribute of a value."""
@@ -124,6 +129,8 @@ class Follower(DataclassParsers):
             return self.environment[name]
         if ANY_OTHER in self.environment:
             return self.environment[ANY_OTHER]
+        if name in self._of_launcher and "dotenv" not in self.packages:
+            return default if self._of_launcher[name] is None else self._of_launcher[name]
         if _SET_OUTSIDE.search(name) or "dotenv" in self.packages:
             return MISSING
         if method == "setdefault":

@@ -162,6 +162,9 @@ class NoItem:
 
 MISSING = NoItem()
 
+ANY_CLASS = "*"
+"""The name of a scope for the library of which a module imports everything: its classes are known by name."""
+
 
 @dataclass(frozen=True, eq=False)
 class File:

@@ -11,13 +11,14 @@ from functools import reduce
 from envcheck.core.facts import Unknown
 from envcheck.training_config.programs.expressions import Expressions, computed
 from envcheck.training_config.programs.later_settings import SetAttributes
-from envcheck.training_config.programs.modules import Module, Project
+from envcheck.training_config.programs.modules import LIBRARIES, Module, Project
 from envcheck.training_config.programs.names import is_beside
 from envcheck.training_config.programs.parsers import Commands, Parser
 from envcheck.training_config.programs.paths import of_path
 from envcheck.training_config.programs.recorded_calls import Arguments, FollowedCall
 from envcheck.training_config.programs.references import BoundName, Imported, Method, ModuleValue
 from envcheck.training_config.programs.values import (
+    ANY_CLASS,
     MISSING,
     ClassValue,
     File,
@@ -151,6 +152,8 @@ class Names(Expressions):
             scope.names.update(
                 {name: value for name, value in module.scope.names.items() if not name.startswith("_")}
             )
+        elif not level and package.partition(".")[0] in LIBRARIES:
+            scope.names[ANY_CLASS] = LibraryName(package)
 
     def resolved(self, value: Value) -> Value:
         """Return what an imported name stands for; its module is followed when the name is first used."""

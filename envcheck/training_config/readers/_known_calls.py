@@ -137,9 +137,12 @@ def recognised_name(name: str, owner: str) -> str:
 
 
 def _loading(owner: str) -> str:
-    """Return the name of a call of `from_pretrained`, or "" if it loads no model and no adapter."""
-    if owner.rpartition(".")[2].startswith("PeftModel"):
+    """Return the name of a call of `from_pretrained`; "" if it loads no model, adapter or configuration."""
+    last = owner.rpartition(".")[2]
+    if last.startswith("PeftModel"):
         return f"PeftModel.{MODEL}"
+    if last == "AutoConfig":
+        return f"{last}.{MODEL}"
     return MODEL if owner and not any(word in owner for word in _NOT_MODELS) else ""
 
 

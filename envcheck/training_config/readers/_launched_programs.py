@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from envcheck.core.errors import Place
 from envcheck.core.facts import Unknown
 from envcheck.core.patterns import pattern
 from envcheck.training_config.document import ANY_OTHER, Document, Scalar
@@ -15,6 +16,7 @@ from envcheck.training_config.launch_scripts.launchers import (
     may_train,
     starts_program,
 )
+from envcheck.training_config.launch_scripts.processes import launcher, process_count
 from envcheck.training_config.launch_scripts.simple_commands import LaunchCommand
 from envcheck.training_config.launch_scripts.values import Argument, Value, base_name, spelled
 from envcheck.training_config.readers import Beside
@@ -30,6 +32,10 @@ if TYPE_CHECKING:  # imported where a program is beside the script
 _MOST_FOLLOWED = 12  # programs that are followed for one script
 _PREFIX = 8  # words of a command in which another one may begin
 _DEEPEST = 3  # programs that start one another
+_OF_LAUNCHERS = ("WORLD_SIZE", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
+_SETS_WORLD_SIZE = ("torchrun", "deepspeed")
+"""Variables that say which process of how many one is, and launchers whose number of processes they tell."""
+
 _NAME = pattern(r"(?:--?|\+{0,2})[A-Za-z_][\w.-]*")
 _SPELLED_AS_NAMES = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
 
@@ -104,18 +110,35 @@ class LaunchedPrograms:
         environment = {name: _seen_by_program(value) for name, value in command.exported.items()}
         if command.may_set:
             environment[ANY_OTHER] = Unknown(f"a variable {command.may_set}")
-        options = [sorted(each.items()) for each in (given, more, environment)]
+        of_launcher = self._of_launcher(command, line)
+        options = [sorted(each.items()) for each in (given, more, environment, of_launcher)]
         key = repr((path, folder, options, rest, words, code.entry))
         if key not in self._found and len(self._found) < _MOST_FOLLOWED:
             arguments = GivenArguments(given, rest, more, words)
             briefly = path in self._long_ones
             found = follow_program(
-                path, folder, self._beside, arguments, environment, code.entry, briefly=briefly
-            )
+                path, folder, self._beside, arguments, environment, code.entry,
+                of_launcher=of_launcher, briefly=briefly,
+            )  # fmt: skip
             self._found[key] = found
             if found is not None and found.incomplete == TOO_LONG:
                 self._long_ones.add(path)
         return self._found.get(key)
+
+    def _of_launcher(self, command: LaunchCommand, line: LaunchLine) -> dict[str, str | None]:
+        """Return the variables that a launcher sets for its processes, as far as they are the same for all.
+
+        A program that is started directly has none of them.
+        """
+        place = Place(self.lines.file)
+        started_by = launcher(line, command.environment, place).value
+        if started_by == "none":
+            return dict.fromkeys(_OF_LAUNCHERS)
+        settings, _ = settings_of(line.launcher_arguments, self.lines)
+        by_name = {setting.name: setting for setting in settings}
+        count = process_count(line, by_name, command.environment, place)
+        known = count is not None and isinstance(count.value, str) and started_by in _SETS_WORLD_SIZE
+        return {"WORLD_SIZE": str(count.value)} if known and count is not None else {}
 
     def started(
         self, code: LaunchedProgram, command: LaunchCommand, followed: FollowedProgram | None

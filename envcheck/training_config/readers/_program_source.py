@@ -157,12 +157,13 @@ def follow_program(
     environment: Mapping[str, Any] = MappingProxyType({}),
     entry: str = "",
     *,
+    of_launcher: Mapping[str, str | None] = MappingProxyType({}),
     briefly: bool = False,
 ) -> FollowedProgram | None:
     """Follow a program that is started in a folder with these arguments; None if it is not here.
 
-    `environment` are the variables that a launch script sets, `entry` is the function that a console script
-    calls.
+    `environment` are the variables that a launch script sets, `of_launcher` those of its launcher. `entry` is
+    the function that a console script calls.
     """
 
     def configuration(name: str) -> Mapping[str, Any] | None:
@@ -171,7 +172,9 @@ def follow_program(
                 return _nested(text, each)
         return None
 
-    return follow(path, beside, configuration, arguments, environment, entry, briefly=briefly)
+    return follow(
+        path, beside, configuration, arguments, environment, entry, of_launcher=of_launcher, briefly=briefly
+    )
 
 
 def composed_document(name: str, configuration: Record) -> Document:

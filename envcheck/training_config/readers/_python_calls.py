@@ -7,6 +7,7 @@ file is parsed, never run.
 from __future__ import annotations
 
 import ast
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
@@ -19,9 +20,9 @@ from envcheck.training_config.document import Document, Section, Setting, Settin
 from envcheck.training_config.programs.follow import FollowedProgram
 from envcheck.training_config.programs.modules import parse
 from envcheck.training_config.programs.names import is_beside
-from envcheck.training_config.programs.recorded_calls import Arguments
+from envcheck.training_config.programs.recorded_calls import Arguments, FollowedCall
 from envcheck.training_config.programs.trainable import leaves_frozen
-from envcheck.training_config.programs.values import Thing, quoted
+from envcheck.training_config.programs.values import Record, Thing, quoted
 from envcheck.training_config.readers import INSTEAD_OF_PROGRAM, _adapter_layers
 from envcheck.training_config.readers._call_arguments import CallArguments
 from envcheck.training_config.readers._file_contents import (
@@ -71,6 +72,9 @@ _PLAIN_ARGUMENTS = ("TrainingArguments", "Seq2SeqTrainingArguments")
 
 _PASSED_ON_BY_CODE = ("transformers", "trl", "sentence_transformers")
 """Trainers to which a program gives its adapter as an object; other trainers make it from their arguments."""
+
+_WITH_ARGUMENTS = ("transformers", "trl", "sentence_transformers")
+"""Packages whose trainers take an object with their arguments, `args`."""
 
 _OF_DEFAULTS = ("bf16", "fp16", "gradient_checkpointing")
 """Arguments on which defaults depend."""
@@ -166,6 +170,8 @@ class _PythonFile:
             dialect = trainer_of(call.name)
             document = Document(self.file, "json", settings, (call.name,), launch, dialect)
             found.append(document._replace(incomplete=self._arguments.unread(call)))
+        if not arguments:
+            found += self._unread_arguments()
         # The class of the trainer counts, not that of its arguments: SFTTrainer takes TrainingArguments.
         return (
             *found,
@@ -184,6 +190,21 @@ class _PythonFile:
             return arguments
         used = [call for call in arguments if call.followed is not None and call.followed.made in given]
         return used or arguments
+
+    def _unread_arguments(self) -> Iterator[Document]:
+        """Yield a document without settings if a trainer is given an object that nothing known makes.
+
+        What the object says is unknown then, and not the default of the trainer's own arguments.
+        """
+        for call in self.followed.calls if self.followed is not None else ():
+            given = call.arguments.get("args", 1)
+            made = isinstance(given, Thing) and not given.maker.rpartition(".")[2].startswith("parse")
+            made = made or (isinstance(given, Record) and given.role == "object")
+            dialect = call.owner.partition(".")[0]
+            if made and call.name in TRAINERS and dialect in _WITH_ARGUMENTS:
+                why = f"the arguments of {call.name} are not made by a class that can be read"
+                yield Document(self.file, "json", (), (call.name,), dialect=dialect, incomplete=why)
+                return
 
     def _followed_calls(self) -> Iterator[tuple[ConfiguringCall, str]]:
         """Yield the calls that configure a training and that following the program reached."""
@@ -331,6 +352,8 @@ class _PythonFile:
             settings["trl_arguments"] = Setting("trl_arguments", Section(("",)), place, place)
         if any(call.name == MODEL for call, _ in calls) or self._builds_a_model():
             settings["makes_a_model"] = Setting("makes_a_model", Section(("",)), place, place)
+        if self._complete is not None and any(map(loads_by_name, self._complete.calls)):
+            settings["trainer_loads_model"] = Setting("trainer_loads_model", Section(("",)), place, place)
         settings.update(self._of_training())
         return Document(self.file, "json", (*settings.values(), used, trains, *named), dialect=DIALECT)
 
@@ -398,9 +421,12 @@ class _PythonFile:
                 name = "accelerator.backward"
             elif call.name == "backward" and not call.arguments.positional and not call.arguments.rest:
                 name = "loss.backward"
-            if name and (
-                call is frozen or not call.conditions or (only_loops and name.endswith(".backward"))
-            ):
+            elif call.name == "compile" and call.owner not in _COMPILE_TEXTS:
+                name = "compiles_a_model"
+            elif only_loops and _clips_gradients(call):
+                name = "clips_gradients"
+            in_a_loop = only_loops and name in ("accelerator.backward", "loss.backward")
+            if name and (call is frozen or not call.conditions or in_a_loop or name in _UNDER_ANY_CONDITION):
                 at = self._arguments.place(call.node, call.path if call.path != self.path else self.file)
                 yield name, Setting(name, Section(("",)), at, at)
 
@@ -432,6 +458,27 @@ class _PythonFile:
             return True
         # The class of the name may be one of the project without a trainer as its base, which was followed.
         return self._complete is None and self._contents.makes_a_trainer
+
+
+_COMPILE_TEXTS = ("re", "regex", "builtins")
+"""Modules whose function `compile` is about texts."""
+
+_UNDER_ANY_CONDITION = ("compiles_a_model", "clips_gradients")
+"""What a program may do under a condition, or what was found to happen at some of its steps."""
+
+_OF_SOME_STEPS = ("%", "sync_gradients")
+"""Parts of conditions that hold at each step that changes the weights: its number, accelerate's flag."""
+
+
+def _clips_gradients(call: FollowedCall) -> bool:
+    """Return whether a call clips gradients to a finite size, at each step that changes the weights."""
+    if call.name not in ("clip_grad_norm_", "clip_grad_value_"):
+        return False
+    size = call.arguments.get("max_norm" if call.name == "clip_grad_norm_" else "clip_value", 1)
+    measures = isinstance(size, float) and math.isinf(size)
+    return not measures and all(
+        any(part in condition for part in _OF_SOME_STEPS) for condition in call.conditions
+    )
 
 
 def _sizes_an_adapter(setting: Setting) -> bool:

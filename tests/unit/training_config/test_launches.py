@@ -49,6 +49,8 @@ def test_a_launch_states_the_facts_that_its_author_means(tmp_path: Path, shape: 
         for key, fact in facts.items()
         if isinstance(fact.reading, Unknown)
     }
+    if LOADS_ELSEWHERE in unknown.get("trust_remote_code", ""):  # see the test of it below
+        del unknown["trust_remote_code"]
     if "open_end" in shape:
         incomplete = [key for key, why in unknown.items() if why == shape["open_end"]]
         assert "zero_stage" in incomplete
@@ -57,6 +59,163 @@ def test_a_launch_states_the_facts_that_its_author_means(tmp_path: Path, shape: 
     remarks = [f"{each.severity.value} {each.code} {each.places[0].line}" for each in found.remarks]
     assert remarks == shape.get("remarks", [])
 
+
+LOADS_ELSEWHERE = "is not here, which loads the model"
+
+
+@pytest.mark.parametrize(
+    ("command", "program", "value"),
+    [
+        ("python t.py", "", None),
+        ("python t.py", "AutoModelForCausalLM.from_pretrained('a/b')", False),
+        ("python t.py", "AutoModelForCausalLM.from_pretrained('a/b', trust_remote_code=True)", True),
+        (
+            "python t.py",
+            "AutoModelForCausalLM.from_pretrained('a/b', config=AutoConfig.from_pretrained('a/b', trust_remote_code=True))",
+            True,
+        ),
+        ("trl sft --model_name_or_path a/b", "", False),
+    ],
+)
+def test_only_the_code_that_loads_a_model_says_whether_its_own_code_runs(
+    tmp_path: Path, command: str, program: str, value: object
+) -> None:
+    files = {
+        "run.sh": f"{command} --output_dir o --per_device_train_batch_size 1 --bf16 True --save_steps 5\n"
+    }
+    if program:
+        files["t.py"] = (
+            "from transformers import AutoConfig, AutoModelForCausalLM, HfArgumentParser, Trainer, TrainingArguments\n"
+            "(args,) = HfArgumentParser((TrainingArguments,)).parse_args_into_dataclasses()\n"
+            f"Trainer(model={program}, args=args).train()\n"
+        )
+    found = {fact.key: fact for fact in read(tmp_path, files).facts}["train.trust_remote_code"]
+    assert found.value is value
+    assert (LOADS_ELSEWHERE in getattr(found.reading, "why", "")) == (value is None)
+
+
+@pytest.mark.parametrize(
+    ("command", "files", "facts"),
+    [
+        (  # nodes times GPUs, which the launch line gives
+            (
+                "python3 -m verl.trainer.main_ppo actor_rollout_ref.model.path=a/b algorithm.adv_estimator=grpo"
+                " trainer.n_gpus_per_node=4 trainer.nnodes=2"
+            ),
+            {},
+            {"world_size": 8},
+        ),
+        (  # verl's own default is one node
+            (
+                "python3 -m verl.trainer.main_ppo actor_rollout_ref.model.path=a/b algorithm.adv_estimator=grpo"
+                " trainer.n_gpus_per_node=4"
+            ),
+            {},
+            {"world_size": 4},
+        ),
+        (  # a configuration of the project's own may have more nodes
+            (
+                "python3 -m verl.trainer.main_ppo --config-name=own actor_rollout_ref.model.path=a/b"
+                " algorithm.adv_estimator=grpo trainer.n_gpus_per_node=4"
+            ),
+            {},
+            {"world_size": None},
+        ),
+        (  # the launcher decides, not what the configuration says of it
+            (
+                "torchrun --nproc_per_node=2 -m verl.trainer.fsdp_sft_trainer model.partial_pretrain=a/b"
+                " data.train_batch_size=8 trainer.n_gpus_per_node=8"
+            ),
+            {},
+            {"world_size": 2},
+        ),
+        (  # options that look like those of scripts on accelerate, of a program that does not use it
+            "python t.py --pretrained_model_name_or_path a/b --train_batch_size 1 --checkpointing_steps 5",
+            {"t.py": "{loop}"},
+            {"trainer": "custom"},
+        ),
+        (
+            "python t.py --pretrained_model_name_or_path a/b --train_batch_size 1 --checkpointing_steps 5",
+            {"t.py": "from accelerate import Accelerator\nAccelerator().backward(1)\n"},
+            {"trainer": "accelerate"},
+        ),
+        (  # arguments that a function elsewhere makes
+            "python t.py",
+            {"t.py": "from transformers import Trainer\nfrom x import make\nTrainer(args=make()).train()\n"},
+            {"save_strategy": "the arguments of Trainer are not made by a class that can be read"},
+        ),
+        (  # a class of a library of which everything is imported
+            "python t.py",
+            {
+                "t.py": "from own import Own\nfrom trl import DPOTrainer\nDPOTrainer(args=Own(save_steps=7)).train()\n",
+                "own.py": "from dataclasses import dataclass\nfrom trl.trainer.dpo_trainer import *\n"
+                "@dataclass\nclass Own(DPOConfig):\n    save_strategy: str = 'steps'\n",
+            },
+            {"save_steps": 7, "save_strategy": "steps"},
+        ),
+        (  # the number of processes that a launcher tells them
+            "python t.py",
+            {"t.py": "{accumulate}"},
+            {"gradient_accumulation_steps": 8},
+        ),
+        ("torchrun --nproc_per_node=4 t.py", {"t.py": "{accumulate}"}, {"gradient_accumulation_steps": 2}),
+        (
+            "torchrun --nproc_per_node=$N t.py",
+            {"t.py": "{accumulate}"},
+            {"gradient_accumulation_steps": None},
+        ),
+        ("python t.py", {"t.py": "{loop}"}, {"gradient_clipping": True, "torch_compile": False}),
+        (  # the norm is only measured
+            "python t.py",
+            {"t.py": "{loop}".replace("loop", "measures")},
+            {"gradient_clipping": None, "torch_compile": False},
+        ),
+        (
+            (
+                "A=(--save_steps 7); python t.py --output_dir o --bf16 True --fp16 False"
+                ' "${A[@]+"${A[@]}"}" --per_device_train_batch_size 1'
+            ),
+            {},
+            {"save_steps": 7, "micro_batch_size": 1},
+        ),
+    ],
+)
+def test_what_a_program_is_given_decides_and_what_is_not_read_stays_open(
+    tmp_path: Path, command: str, files: dict[str, str], facts: dict[str, object]
+) -> None:
+    programs = {
+        "{accumulate}": ACCUMULATES,
+        "{loop}": CLIPS.format("1.0"),
+        "{measures}": CLIPS.format("float('inf')"),
+    }
+    written = {name: programs.get(text, text) for name, text in files.items()}
+    found = {fact.key: fact for fact in read(tmp_path, {"run.sh": f"{command}\n", **written}).facts}
+    for key, expected in facts.items():
+        fact = found.get(f"train.{key}")
+        given = None if fact is None else fact.value
+        why = getattr(fact.reading, "why", "") if fact is not None else ""
+        assert (why or given) == expected or (expected is None and given is None), key
+
+
+ACCUMULATES = """
+import os
+from transformers import AutoModel, Trainer, TrainingArguments
+world = int(os.environ.get("WORLD_SIZE", 1))
+args = TrainingArguments("o", gradient_accumulation_steps=8 // world)
+Trainer(model=AutoModel.from_pretrained("a/b"), args=args).train()
+"""
+
+CLIPS = """
+import re
+import torch
+from transformers import AutoModel
+re.compile("a")
+model = AutoModel.from_pretrained("a/b")
+for step, batch in enumerate(batches):
+    model(batch).loss.backward()
+    if (step + 1) % 4 == 0:
+        torch.nn.utils.clip_grad_norm_(model.parameters(), {})
+"""
 
 LOOP = """
 import numpy as np
