@@ -137,7 +137,7 @@ def understood(
     ]
     if document.partial:
         return [*inner, _of_partial(context)]
-    opened = tuple(open_facts(context))
+    opened = _with_frozen_base(tuple(open_facts(context)), context)
     in_sections = document_with_sections._replace(
         settings=tuple(each for each in document_with_sections.settings if _is_inside(each.name, passed_on))
     )
@@ -187,6 +187,14 @@ def _of_partial(context: DialectContext) -> Interpretation:
         defaults=tuple(default_facts(context)),
         open_facts=computed,
     )
+
+
+def _with_frozen_base(opened: tuple[Fact, ...], context: DialectContext) -> tuple[Fact, ...]:
+    """Return open facts with what an adapter decides too, if it is among them and nothing states it."""
+    adapter = next((fact for fact in opened if fact.key == "train.adapter"), None)
+    if adapter is None or any(fact.key == adapter.key and fact.value is not None for fact in facts(context)):
+        return opened
+    return (*opened, adapter._replace(key="train.frozen_params"))
 
 
 def _of_unread_program(context: DialectContext) -> Iterator[Fact]:

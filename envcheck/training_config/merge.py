@@ -58,7 +58,11 @@ def _facts(group: Sequence[Interpretation], unread: Sequence[Fact]) -> dict[str,
     for part in sorted(group, key=is_deepspeed_config):
         own = set(named)
         for fact in part.facts:
-            if _says_less(fact, facts) or _is_switched_on(fact, group) or _knows_less(fact, part, group):
+            if (
+                _says_less(fact, facts, part)
+                or _is_switched_on(fact, group)
+                or _knows_less(fact, part, group)
+            ):
                 continue
             if _is_not_passed_on(fact, part, group) or _is_of_unused_section(fact, part, group):
                 continue
@@ -106,10 +110,15 @@ def _suggested(group: Sequence[Interpretation]) -> Iterator[Fact]:
     yield from suggested
 
 
-def _says_less(fact: Fact, facts: Mapping[str, Fact]) -> bool:
-    """Return whether arguments only show transformers' Trainer, of which the program's own is a kind."""
+def _says_less(fact: Fact, facts: Mapping[str, Fact], part: Interpretation) -> bool:
+    """Return whether arguments only show transformers' Trainer, of which the program's own is a kind.
+
+    Code that makes an object of this very class says more than the class of its arguments.
+    """
     before = facts.get(_TRAINER)
     generic = fact.key == _TRAINER and fact.value == _GENERIC
+    if part.dialect is not None and part.dialect.name == _CODE and _MAKES_TRAINER in part.document.names():
+        return False
     return generic and before is not None and before.value in _BUILT_ON_TRANSFORMERS
 
 
@@ -244,6 +253,9 @@ _TRAINER = "train.trainer"
 _GENERIC = "transformers"
 _ANY = "arguments"
 """The dialect of a program that is not known."""
+
+_MAKES_TRAINER = "transformers.Trainer"
+"""The setting of code that was followed to an object of transformers' Trainer, or of a derived class."""
 
 _BUILT_ON_TRANSFORMERS = ("trl", "sentence_transformers")
 _FROZEN = "train.frozen_params"

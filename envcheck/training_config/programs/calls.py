@@ -234,7 +234,7 @@ class Calls(Names):
         self._note_call(called, name, owner, node, given, scope)
         full = f"{owner}.{name}" if owner else name
         certain = name in MAKERS or name[:1].isupper()
-        holds = certain and name.endswith(_HOLD_SETTINGS)
+        holds = certain and (name.endswith(_HOLD_SETTINGS) or owner.endswith("AutoConfig"))
         settings = {each.name: each.value for each in given.keywords} if holds else None
         made = Thing(full, certain, settings, len(self.conditions))
         self.calls[-1] = self.calls[-1]._replace(made=made)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from envcheck.core.facts import Unknown
 from envcheck.training_config.programs.later_settings import PARSED
@@ -96,6 +96,7 @@ class DataclassParsers(OwnLaunchers):
         why = self.rest or ("" if isinstance(file, Record) else "a configuration file may set it")
         stated = {**from_file, **self.given}
         if not isinstance(cls, ClassValue):
+            stated = {**_defaults_of(cls), **stated} if not why else stated
             record = Record(stated, PARSED, rest="the command line may set it", born=len(self.conditions))
             if isinstance(cls, LibraryName):
                 owner, _, name = cls.name.rpartition(".")
@@ -116,7 +117,10 @@ class DataclassParsers(OwnLaunchers):
             record = Record(items, "object", cls, born=len(self.conditions))
         else:
             why_more = "a library defines it"
-            record = Record({**stated, **items}, "object", cls, why_more, born=len(self.conditions))
+            of_library = {} if why else _defaults_of(library)
+            record = Record(
+                {**of_library, **stated, **items}, "object", cls, why_more, born=len(self.conditions)
+            )
             if not why:
                 owner, _, name = library.name.rpartition(".")
                 arguments, conditions = Arguments((), given), tuple(self.conditions)
@@ -125,6 +129,19 @@ class DataclassParsers(OwnLaunchers):
         if isinstance(after, ProjectFunction):
             self.call_function(after, Arguments((), ()))
         return record
+
+
+_DEFAULTS: Mapping[str, Mapping[str, Value]] = {
+    "transformers.TrainingArguments": {"bf16": False, "fp16": False},
+    "transformers.Seq2SeqTrainingArguments": {"bf16": False, "fp16": False},
+    "trl.ModelConfig": {"load_in_4bit": False, "load_in_8bit": False, "use_peft": False},
+}
+"""Options of libraries' dataclasses, with the default of transformers 4.30 to 5.23 and TRL 0.9.6 to 1.16.0."""
+
+
+def _defaults_of(cls: Value) -> Mapping[str, Value]:
+    """Return the options of a library's dataclass whose defaults are known."""
+    return _DEFAULTS.get(cls.name, {}) if isinstance(cls, LibraryName) else {}
 
 
 def parses_dataclasses(name: str) -> bool:

@@ -439,12 +439,17 @@ def _without_replaced(settings: Sequence[Setting], replaced: Mapping[str, str]) 
 def _of_several(stated: Sequence[Document]) -> tuple[Document, ...]:
     """Return what a program states that makes the arguments of several trainers.
 
-    Only one of them may be used. What they have in common holds in any case, if they are of one class.
+    Only one of them may be used, or one after another. What they have in common holds in any case, if they
+    are of one trainer; what they leave out has a default only if they are of one class.
     """
     *arguments, others = stated
-    if len({(each.dialect, each.program) for each in arguments}) > 1:
+    if len({each.dialect for each in arguments}) > 1:
         return (others,)
-    return (agreed(arguments, f"the program makes {arguments[0].program[0]} several times"), others)
+    classes = dict.fromkeys(each.program[0] for each in arguments)
+    if len(classes) == 1:
+        return (agreed(arguments, f"the program makes {arguments[0].program[0]} several times"), others)
+    common = agreed(arguments, f"{' and '.join(classes)} of the program differ in it")
+    return (common._replace(whole=False), others)
 
 
 def _named_for_hydra(given: Mapping[str, SettingValue]) -> tuple[str, str]:

@@ -352,10 +352,18 @@ class _PythonFile:
             settings["trl_arguments"] = Setting("trl_arguments", Section(("",)), place, place)
         if any(call.name == MODEL for call, _ in calls) or self._builds_a_model():
             settings["makes_a_model"] = Setting("makes_a_model", Section(("",)), place, place)
-        if self._complete is not None and any(map(loads_by_name, self._complete.calls)):
-            settings["trainer_loads_model"] = Setting("trainer_loads_model", Section(("",)), place, place)
+        for name in self._of_whole_program():
+            settings[name] = Setting(name, Section(("",)), place, place)
         settings.update(self._of_training())
         return Document(self.file, "json", (*settings.values(), used, trains, *named), dialect=DIALECT)
+
+    def _of_whole_program(self) -> Iterator[str]:
+        """Yield the names of settings for what a program does that was followed to its end."""
+        calls = self._complete.calls if self._complete is not None else ()
+        if any(map(_makes_the_trainer, calls)):
+            yield "transformers.Trainer"
+        if any(map(loads_by_name, calls)):
+            yield "trainer_loads_model"
 
     def _frozen_parameters(self) -> Iterator[ast.expr]:
         """Yield where the file, or a function of it named main or train, sets `requires_grad` to False.
@@ -468,6 +476,11 @@ _UNDER_ANY_CONDITION = ("compiles_a_model", "clips_gradients")
 
 _OF_SOME_STEPS = ("%", "sync_gradients")
 """Parts of conditions that hold at each step that changes the weights: its number, accelerate's flag."""
+
+
+def _makes_the_trainer(call: FollowedCall) -> bool:
+    """Return whether a call makes an object of transformers' Trainer, or of a class derived from it."""
+    return call.name in ("Trainer", "Seq2SeqTrainer") and call.owner.partition(".")[0] == "transformers"
 
 
 def _clips_gradients(call: FollowedCall) -> bool:

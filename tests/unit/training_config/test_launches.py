@@ -170,6 +170,31 @@ def test_only_the_code_that_loads_a_model_says_whether_its_own_code_runs(
             {"t.py": "{loop}".replace("loop", "measures")},
             {"gradient_clipping": None, "torch_compile": False},
         ),
+        (  # attention that is set on the configuration, and a precision that is not asked for
+            "python t.py --bf16 True --output_dir o",
+            {"t.py": "{configured}"},
+            {"attention": "flash_attention_2", "base_dtype": "bfloat16", "trust_remote_code": True},
+        ),
+        (  # two trainings with what they have in common
+            "python t.py",
+            {"t.py": "{twice}"},
+            {"save_steps": 7, "lr_scheduler": None},
+        ),
+        (  # the class of the trainer counts, not that of its arguments
+            "python t.py",
+            {
+                "t.py": "from transformers import AutoModel, Trainer\nfrom trl import SFTConfig\n"
+                "Trainer(model=AutoModel.from_pretrained('a/b'), args=SFTConfig('o')).train()\n"
+            },
+            {"trainer": "transformers"},
+        ),
+        (  # a section that asks for an adapter in words that are not known
+            "python t.py --config c.yaml",
+            {
+                "c.yaml": "freeze_vision_tower: false\nimage_min_pixels: 4\nlora: {alpha_of_it: 3}\nbf16: true\n"
+            },
+            {"adapter": None, "frozen_params": None},
+        ),
         (
             (
                 "A=(--save_steps 7); python t.py --output_dir o --bf16 True --fp16 False"
@@ -188,6 +213,7 @@ def test_what_a_program_is_given_decides_and_what_is_not_read_stays_open(
         "{loop}": CLIPS.format("1.0"),
         "{measures}": CLIPS.format("float('inf')"),
     }
+    programs |= {"{configured}": CONFIGURED, "{twice}": TWICE}
     written = {name: programs.get(text, text) for name, text in files.items()}
     found = {fact.key: fact for fact in read(tmp_path, {"run.sh": f"{command}\n", **written}).facts}
     for key, expected in facts.items():
@@ -203,6 +229,24 @@ from transformers import AutoModel, Trainer, TrainingArguments
 world = int(os.environ.get("WORLD_SIZE", 1))
 args = TrainingArguments("o", gradient_accumulation_steps=8 // world)
 Trainer(model=AutoModel.from_pretrained("a/b"), args=args).train()
+"""
+
+CONFIGURED = """
+import torch
+from transformers import AutoConfig, AutoModel, HfArgumentParser, Trainer, TrainingArguments
+(args,) = HfArgumentParser((TrainingArguments,)).parse_args_into_dataclasses()
+config = AutoConfig.from_pretrained("a/b", trust_remote_code=True)
+config._attn_implementation = "flash_attention_2"
+dtype = torch.float16 if args.fp16 else (torch.bfloat16 if args.bf16 else torch.float32)
+Trainer(model=AutoModel.from_pretrained("a/b", config=config, torch_dtype=dtype), args=args).train()
+"""
+
+TWICE = """
+from transformers import AutoModel
+from trl import DPOConfig, DPOTrainer, SFTConfig, SFTTrainer
+model = AutoModel.from_pretrained("a/b")
+SFTTrainer(model=model, args=SFTConfig("o", save_steps=7, lr_scheduler_type="cosine")).train()
+DPOTrainer(model=model, args=DPOConfig("p", save_steps=7, lr_scheduler_type="linear")).train()
 """
 
 CLIPS = """
