@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import posixpath
+from collections.abc import Collection, Iterable
 
 from envcheck.core.facts import Unknown
 from envcheck.training_config.programs.hydra import ReadConfiguration, as_record, composed, put_at
@@ -194,12 +195,28 @@ class CommandLines(PythonConfigurations):
             stored = {name for name, _ in flags.values()} | positionals
             items = {name: Unknown(self.rest) if name in stored else value for name, value in items.items()}
         lists = {name for each in chosen for name in each.lists}
+        written = _as_written(self.given, flags)
         for flag, (name, constant) in flags.items():
-            if flag in self.given:
+            if flag in written:
                 items[name] = (
-                    option_of(given, flag, takes_list=name in lists) if constant is MISSING else constant
+                    option_of(given, written[flag], takes_list=name in lists)
+                    if constant is MISSING
+                    else constant
                 )
         return Record({**items, **read.items}, "namespace", rest="", born=0)
+
+
+def _as_written(given: Iterable[str], flags: Collection[str]) -> dict[str, str]:
+    """Return how the flags that are given are written: in full, or by the beginning of one flag alone.
+
+    argparse takes such a beginning unless it is told not to.
+    """
+    found: dict[str, str] = {}
+    for name in given:
+        meant = [name] if name in flags else [flag for flag in flags if flag.startswith(name)]
+        if len(meant) == 1:
+            found.setdefault(meant[0], name)
+    return found
 
 
 def _same_words(one: tuple[Value, ...], other: tuple[Value, ...] | None) -> bool:

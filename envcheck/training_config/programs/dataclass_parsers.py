@@ -136,7 +136,7 @@ _DEFAULTS: Mapping[str, Mapping[str, Value]] = {
     "transformers.Seq2SeqTrainingArguments": {"bf16": False, "fp16": False},
     "trl.ModelConfig": {"load_in_4bit": False, "load_in_8bit": False, "use_peft": False},
 }
-"""Options of libraries' dataclasses, with the default of transformers 4.30 to 5.23 and TRL 0.9.6 to 1.16.0."""
+"""Options of libraries' dataclasses, as transformers 4.30 to 5.24 and TRL 0.9.6 to 1.16.0 have them."""
 
 
 def _defaults_of(cls: Value) -> Mapping[str, Value]:

@@ -167,7 +167,7 @@ def test_only_the_code_that_loads_a_model_says_whether_its_own_code_runs(
         ("python t.py", {"t.py": "{loop}"}, {"gradient_clipping": True, "torch_compile": False}),
         (  # the norm is only measured
             "python t.py",
-            {"t.py": "{loop}".replace("loop", "measures")},
+            {"t.py": "{measures}"},
             {"gradient_clipping": None, "torch_compile": False},
         ),
         (  # attention that is set on the configuration, and a precision that is not asked for
@@ -187,6 +187,21 @@ def test_only_the_code_that_loads_a_model_says_whether_its_own_code_runs(
                 "Trainer(model=AutoModel.from_pretrained('a/b'), args=SFTConfig('o')).train()\n"
             },
             {"trainer": "transformers"},
+        ),
+        (  # the beginning of one option alone is that option; that of two is none
+            "python t.py --accum 8 --m 2",
+            {"t.py": "{abbreviated}"},
+            {"gradient_accumulation_steps": 8, "micro_batch_size": 1},
+        ),
+        (  # what the configurations of TRL take without fp16 depends on its release
+            "python t.py",
+            {"t.py": "{trl}"},
+            {"precision": None},
+        ),
+        (
+            "python t.py",
+            {"t.py": "{plain}"},
+            {"precision": "fp32"},
         ),
         (  # a section that asks for an adapter in words that are not known
             "python t.py --config c.yaml",
@@ -213,7 +228,9 @@ def test_what_a_program_is_given_decides_and_what_is_not_read_stays_open(
         "{loop}": CLIPS.format("1.0"),
         "{measures}": CLIPS.format("float('inf')"),
     }
-    programs |= {"{configured}": CONFIGURED, "{twice}": TWICE}
+    programs |= {"{configured}": CONFIGURED, "{twice}": TWICE, "{abbreviated}": ABBREVIATED}
+    programs |= {"{trl}": NO_FP16.format("trl", "SFT", "SFTConfig")}
+    programs |= {"{plain}": NO_FP16.format("transformers", "", "TrainingArguments")}
     written = {name: programs.get(text, text) for name, text in files.items()}
     found = {fact.key: fact for fact in read(tmp_path, {"run.sh": f"{command}\n", **written}).facts}
     for key, expected in facts.items():
@@ -239,6 +256,26 @@ config = AutoConfig.from_pretrained("a/b", trust_remote_code=True)
 config._attn_implementation = "flash_attention_2"
 dtype = torch.float16 if args.fp16 else (torch.bfloat16 if args.bf16 else torch.float32)
 Trainer(model=AutoModel.from_pretrained("a/b", config=config, torch_dtype=dtype), args=args).train()
+"""
+
+ABBREVIATED = """
+import argparse
+from transformers import AutoModel, Trainer, TrainingArguments
+parser = argparse.ArgumentParser()
+parser.add_argument("--accumulation", type=int, default=1)
+parser.add_argument("--micro", type=int, default=1)
+parser.add_argument("--model", default="a/b")
+args = parser.parse_args()
+given = TrainingArguments(
+    "o", gradient_accumulation_steps=args.accumulation, per_device_train_batch_size=args.micro
+)
+Trainer(model=AutoModel.from_pretrained(args.model), args=given).train()
+"""
+
+NO_FP16 = """
+from {0} import {1}Trainer, {2}
+from transformers import AutoModel
+{1}Trainer(model=AutoModel.from_pretrained("a/b"), args={2}("o", fp16=False)).train()
 """
 
 TWICE = """
