@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import posixpath
-from collections.abc import Collection, Iterable
+from bisect import bisect_left
+from collections.abc import Collection
 
 from envcheck.core.facts import Unknown
 from envcheck.training_config.programs.hydra import ReadConfiguration, as_record, composed, put_at
@@ -206,15 +207,17 @@ class CommandLines(PythonConfigurations):
         return Record({**items, **read.items}, "namespace", rest="", born=0)
 
 
-def _as_written(given: Iterable[str], flags: Collection[str]) -> dict[str, str]:
+def _as_written(given: Collection[str], flags: Collection[str]) -> dict[str, str]:
     """Return how the flags that are given are written: in full, or by the beginning of one flag alone.
 
     argparse takes such a beginning unless it is told not to.
     """
-    found: dict[str, str] = {}
+    found = {name: name for name in given if name in flags}
+    in_order = sorted(flags)
     for name in given:
-        meant = [name] if name in flags else [flag for flag in flags if flag.startswith(name)]
-        if len(meant) == 1:
+        first = bisect_left(in_order, name)
+        meant = [flag for flag in in_order[first : first + 2] if flag.startswith(name)]
+        if name not in found and len(meant) == 1:
             found.setdefault(meant[0], name)
     return found
 
