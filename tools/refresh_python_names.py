@@ -4,14 +4,20 @@
 `sys.version_info` since when and until when a name exists, and prints how much it would write; `--write`
 writes it. Only names that differ between the releases are listed. Releases that these stubs no longer cover
 are left out, and so are names that begin with `_`.
+
+The stubs are not always right. With `--python PATH`, given once for each interpreter at hand, a name is left
+out if one of these has it and the stubs say that its release has not. The opposite proves nothing: many names
+are there on another platform only.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import json
+import subprocess  # noqa: TID251 - a tool for curators, which only asks interpreters
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import mypy
@@ -94,8 +100,11 @@ def exported(stub: Path, minor: int) -> Iterator[str]:
     yield from names(only_lists or body, minor, stub.parent)
 
 
-def modules() -> Iterator[ModuleNames]:
-    """Yield the modules that only some minors have, or whose names differ, with the names that differ."""
+def modules(denied: Container[tuple[str, str]] = ()) -> Iterator[ModuleNames]:
+    """Yield the modules that only some minors have, or whose names differ, with the names that differ.
+
+    `denied` are names that are left out, each with its module.
+    """
     spans = lifetimes((STUBS / "VERSIONS").read_text("utf-8"))
     every = [f"3.{minor}" for minor in MINORS]
     for file in sorted(STUBS.rglob("*.pyi")):
@@ -111,11 +120,48 @@ def modules() -> Iterator[ModuleNames]:
         having = {
             name: spans_of([minor for minor, there in found.items() if name in there], every)
             for name in set().union(*found.values())
-            if not name.startswith("_")
+            if not name.startswith("_") and (module, name) not in denied
         }
         rows = names_by_spans({name: each for name, each in having.items() if each != spans_of(alive, every)})
         if alive and (rows or alive != every):
             yield ModuleNames(module, spans_of(alive, every), rows)
+
+
+ASK = """
+import importlib, json, sys, warnings
+warnings.simplefilter("ignore")
+def has(module, name):
+    try:
+        return hasattr(importlib.import_module(module), name)
+    except Exception:
+        return False
+asked = json.load(sys.stdin)
+there = {module: [name for name in names if has(module, name)] for module, names in asked.items()}
+print(json.dumps([sys.version_info[1], there]))
+"""
+"""A program that prints the minor release of its interpreter, and which of some names it has."""
+
+
+def names_there(python: str, asked: Mapping[str, list[str]]) -> tuple[int, dict[str, list[str]]]:
+    """Return the minor release of an interpreter, and which names of each module it has."""
+    ran = subprocess.run(
+        [python, "-I", "-c", ASK], input=json.dumps(asked), capture_output=True, text=True, check=True
+    )
+    minor, there = json.loads(ran.stdout.splitlines()[-1])  # a module may print when it is imported
+    return minor, there
+
+
+def wrongly_denied(found: Iterable[ModuleNames], pythons: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yield module and name of what an interpreter has although the stubs say that its release has not."""
+    rows = [(each.module, row) for each in found for row in each.rows]
+    asked: dict[str, list[str]] = {}
+    for module, row in rows:
+        asked.setdefault(module, []).extend(row.names)
+    for python in pythons:
+        minor, there = names_there(python, asked)
+        for module, row in rows:
+            if not any(int(first[2:]) <= minor <= int(last[2:]) for first, last in row.spans or ()):
+                yield from ((module, name) for name in row.names if name in there[module])
 
 
 def lifetime(module: str, spans: dict[str, tuple[int, int]]) -> tuple[int, int]:
@@ -129,9 +175,13 @@ def main() -> int:
     """Run the tool."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--write", action="store_true")
+    parser.add_argument("--python", action="append", default=[], metavar="PATH")
     given = parser.parse_args()
     releases = [f"3.{minor}" for minor in MINORS]
-    text = names_text("python", modules(), releases)
+    denied = {*wrongly_denied(modules(), given.python)}
+    for module, name in sorted(denied):
+        print(f"left out, because an interpreter has it: {module}.{name}")
+    text = names_text("python", modules(denied), releases)
     text = text.replace("which public names.", "names that others lack.")
     text = text.replace("refresh_names.py", "refresh_python_names.py")
     print(f"{text.count(chr(10))} lines, {len(text)} bytes")

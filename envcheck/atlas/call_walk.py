@@ -32,7 +32,7 @@ from envcheck.atlas.definitions import (
 from envcheck.atlas.demands import Demand, Demanded, DemandKind, this_stack
 from envcheck.atlas.entries import CONSTRUCTING, CallEntry
 from envcheck.atlas.function_patches import is_original
-from envcheck.atlas.python_names import is_of_python, lost_in
+from envcheck.atlas.python_names import is_of_python, lacking_in
 from envcheck.atlas.walk_conditions import asks_a_class, is_opaque, survived
 from envcheck.core.facts import Tri
 
@@ -143,7 +143,7 @@ class CallWalk:
         origin = known_locally or (summary.imports.get(root) if summary else None)
         if origin is None or origin.level or origin.name[:1].isupper() or modules.owns(origin.module):
             return
-        if is_of_python(origin.module) and not lost_in(
+        if is_of_python(origin.module) and not lacking_in(
             ".".join(filter(None, (origin.module, origin.name, rest)))
         ):
             return
@@ -167,7 +167,7 @@ class CallWalk:
         module = self.code.offers.modules.resolve(frame.module, line.origin.level, line.origin.module)
         if line.origin.level or self.code.offers.modules.owns(module):
             return
-        if is_of_python(module) and not lost_in(module, line.origin.name):
+        if is_of_python(module) and not lacking_in(module, line.origin.name):
             return
         condition = self._condition(line, frame)
         if decide(condition, this_stack()) is not Tri.NO and not is_opaque(condition):

@@ -25,7 +25,7 @@ from envcheck.atlas.conditions import (
 )
 from envcheck.atlas.entries import PackageEntry, devices, distribution_of, elsewhere
 from envcheck.atlas.offers import ReleaseOffers, Way
-from envcheck.atlas.python_names import is_of_python, lost_in
+from envcheck.atlas.python_names import is_of_python, lacking_in
 from envcheck.atlas.release_modules import ModuleForm
 from envcheck.atlas.summary import Use, UseKind
 from envcheck.core.facts import Tri
@@ -217,7 +217,7 @@ class EntryWalk:
             target = self.offers.modules.resolve(visit.module, use.level, use.module)
             if self.offers.modules.owns(target):
                 self._follow(use, target, whole)
-            elif use.level == 0 and (not is_of_python(target) or lost_in(target, use.name)):
+            elif use.level == 0 and (not is_of_python(target) or lacking_in(target, use.name)):
                 place = f"{self.offers.modules.path(visit.module)}:{use.line}"
                 yield Demand(_demanded(use), self.entry.action, all_of(whole), place)
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 
 from envcheck.atlas.aliases import read_aliases
 from envcheck.atlas.lazy_tables import read_lazy_offers, words_of
-from envcheck.atlas.python_names import is_of_python, lost_in, python_names_mark
+from envcheck.atlas.python_names import is_of_python, lacking_in, python_names_mark
 from envcheck.atlas.refused_names import read_refused_names
 from envcheck.atlas.requirement_tables import read_requirement_tables, read_table_checks
 from envcheck.atlas.scripts import reduced_source
@@ -186,7 +186,7 @@ class _FileReader:
             if origin is None or origin.level or root in self.reassigned:
                 continue
             path = ".".join(filter(None, (origin.module, origin.name, rest)))
-            if not is_of_python(path) or lost_in(path):
+            if not is_of_python(path) or lacking_in(path):
                 yield replace(use, module=path)
 
     # Statements. Each returns the names that it certainly binds.

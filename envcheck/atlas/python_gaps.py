@@ -1,4 +1,4 @@
-"""Find what releases of a package use of the standard library that newer releases of Python lack."""
+"""Find what releases of a package use of the standard library that some releases of Python lack."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from envcheck.atlas.demands import Demand
 from envcheck.atlas.entries import elsewhere
 from envcheck.atlas.gaps import CodeGap, GapKind
 from envcheck.atlas.missing_names import late_demands
-from envcheck.atlas.python_names import lost_in, python_releases
+from envcheck.atlas.python_names import lacking_in, python_releases
 from envcheck.atlas.reader import PackageReader
 from envcheck.core.facts import Tri
 
 
 def find_python_gaps(package: PackageReader) -> list[CodeGap]:
-    """Return what releases of a package import from the standard library and newer Pythons do not have.
+    """Return what releases of a package import from the standard library and some Pythons do not have.
 
     A release whose metadata admits none of these Pythons has no gap: installers refuse it there.
     """
@@ -52,9 +52,9 @@ def find_python_gaps(package: PackageReader) -> list[CodeGap]:
 
 def _failing(package: PackageReader, version: str, demand: Demand) -> Iterator[str]:
     """Yield the releases of Python in which a line is surely reached and lacks what it uses."""
-    lost = lost_in(demand.what.module, demand.what.name)
+    without = lacking_in(demand.what.module, demand.what.name)
     for python in python_releases():
-        if python in lost and decide(demand.condition, _beside(package, version, python)) is Tri.YES:
+        if python in without and decide(demand.condition, _beside(package, version, python)) is Tri.YES:
             yield python
 
 
@@ -67,8 +67,8 @@ def _beside(package: PackageReader, version: str, python: str) -> Surroundings:
 
 
 def _has(python: str, path: str) -> Tri:
-    """Return NO for what this Python has lost; nothing else is known."""
-    return Tri.NO if python in lost_in(path) else Tri.MAYBE
+    """Return NO for what this Python lacks; nothing else is known."""
+    return Tri.NO if python in lacking_in(path) else Tri.MAYBE
 
 
 def _is_admitted(package: PackageReader, version: str, pythons: Sequence[str]) -> bool:

@@ -1,8 +1,8 @@
-"""Which names of the standard library newer releases of Python lack: `compat/names/python.txt`.
+"""Which names of the standard library some releases of Python lack: `compat/names/python.txt`.
 
 All readers in a process share one table, as they do the entries: the caller passes its text to
-`use_python_names` first. Only what was there and is gone counts. What a release of Python added is lacking in
-older ones too, but packages say in their metadata from which Python on they run.
+`use_python_names` first. Both what was dropped and what was added counts: metadata often admits older
+releases of Python than the code runs on.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _IN_USE = [""]
 def use_python_names(text: str) -> None:
     """Make all readers use the text of a table."""
     _IN_USE[0] = text
-    lost_in.cache_clear()
+    lacking_in.cache_clear()
 
 
 def python_names_mark() -> str:
@@ -37,14 +37,14 @@ def python_releases() -> tuple[str, ...]:
 
 
 def is_of_python(path: str) -> bool:
-    """Return whether a dotted path lies in the standard library, of this Python or of an older one."""
+    """Return whether a dotted path lies in the standard library, of this Python or of another one."""
     top = path.split(".", 1)[0]
-    return top in sys.stdlib_module_names or bool(lost_in(top))
+    return top in sys.stdlib_module_names or bool(lacking_in(top))
 
 
 @lru_cache(maxsize=65536)
-def lost_in(path: str, name: str = "") -> frozenset[str]:
-    """Return the releases of Python that lack something which an older one has.
+def lacking_in(path: str, name: str = "") -> frozenset[str]:
+    """Return the releases of Python that lack something which another one has.
 
     Args:
         path: a module of the standard library; without a name, a module or a dotted attribute of one.
@@ -57,17 +57,17 @@ def lost_in(path: str, name: str = "") -> frozenset[str]:
     for end in range(1, len(parts) + 1):
         module = ".".join(parts[:end])
         inner = parts[end] if end < len(parts) else name
-        lost = _lost(module, "") or (_lost(module, inner) if inner else frozenset())
-        if lost:
-            return lost
+        lacking = _lacking(module, "") or (_lacking(module, inner) if inner else frozenset())
+        if lacking:
+            return lacking
     return frozenset()
 
 
-def _lost(module: str, name: str) -> frozenset[str]:
-    """Return the releases that lack a module, or a name of it, and come after all that have it."""
+def _lacking(module: str, name: str) -> frozenset[str]:
+    """Return the releases that lack a module, or a name of it, before or after all that have it."""
     found = presence(_IN_USE[0], module, name)
     if found.answer is not InReleases.SOME:
         return frozenset()
     every = python_releases()
-    lasts = [every.index(last) for _, last in found.spans if last in every]
-    return frozenset(every[max(lasts) + 1 :]) if lasts else frozenset()
+    having = [every.index(each) for span in found.spans for each in span if each in every]
+    return frozenset((*every[: min(having)], *every[max(having) + 1 :])) if having else frozenset()

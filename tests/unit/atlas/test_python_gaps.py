@@ -1,16 +1,16 @@
-"""A release is accused beside the Pythons that dropped what its import uses, and beside no others."""
+"""A release is accused beside the Pythons that lack what its import uses, and beside no others."""
 
 from __future__ import annotations
 
 import pytest
 
 from envcheck.atlas.python_gaps import find_python_gaps
-from envcheck.atlas.python_names import lost_in
+from envcheck.atlas.python_names import lacking_in
 from tests.unit.atlas.sources import Sources, reader
 
 
 def gone(root: str, *, more: Sources | None = None, python: str = "") -> dict[str, tuple[str, ...]]:
-    """Return what `import peft` uses of Python and newer ones lack, with the first and last of these."""
+    """Return what `import peft` uses of Python and some releases lack, with the first and last of these."""
     package = reader("peft", {"1.0": {"peft/": root, **(more or {})}})
     if python:
         (release,) = package.releases
@@ -53,7 +53,11 @@ def test_what_newer_pythons_dropped_is_a_gap_from_then_on(root: str, needs: str,
         "import ast\ndef read(node: ast.Str): ...",
         "def later():\n    import imp\n",
         "from .imp import find",
-        "import asyncio\nclass A(asyncio.TaskGroup): ...",
+        "try:\n    from typing import Self\nexcept ImportError:\n    from typing_extensions import Self\n",
+        "import sys\nif sys.version_info >= (3, 11):\n    import tomllib\n",
+        "import typing\nif hasattr(typing, 'Unpack'):\n    KNOWN = typing.Unpack\n",
+        "from __future__ import annotations\nimport typing\ndef read(self) -> typing.Self: ...",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from enum import StrEnum\n",
     ],
 )
 def test_what_is_there_or_expected_to_be_missing_is_none(root: str) -> None:
@@ -72,6 +76,28 @@ def test_a_gap_names_the_line_and_is_told_with_the_first_entry() -> None:
     assert (gap.entry, gap.partner, gap.places) == ("import peft", "python", ("peft/model.py:2",))
 
 
-def test_what_a_newer_python_added_is_not_lost_in_older_ones() -> None:
-    assert lost_in("tomllib") == frozenset()
-    assert lost_in("ast", "Str") == {"3.14", "3.15"}
+@pytest.mark.parametrize(
+    ("root", "needs", "last"),
+    [
+        ("import tomllib", "tomllib", "3.10"),
+        ("import asyncio\nclass A(asyncio.TaskGroup): ...", "asyncio.TaskGroup", "3.10"),
+        ("from enum import StrEnum\nclass A(StrEnum): ...", "enum.StrEnum", "3.10"),
+        ("import typing\ndef read(self) -> typing.Self: ...", "typing.Self", "3.10"),
+        ("from typing import override", "typing.override", "3.11"),
+        ("from warnings import deprecated", "warnings.deprecated", "3.12"),
+        (
+            "import typing as t\ntry:\n    assert t.Unpack\nexcept Exception as e:\n    raise RuntimeError(str(e))",
+            "typing.Unpack",
+            "3.10",
+        ),
+    ],
+)
+def test_what_a_python_added_is_a_gap_before(root: str, needs: str, last: str) -> None:
+    assert gone(root) == {needs: ("3.10", last)}
+    assert gone(root, python=">=3.13") == {}
+
+
+def test_only_releases_at_an_end_lack_a_name() -> None:
+    assert lacking_in("tomllib") == {"3.10"}
+    assert lacking_in("ast", "Str") == {"3.14", "3.15"}
+    assert lacking_in("typing", "List") == frozenset()
