@@ -557,6 +557,8 @@ class GuardReader:
             return result if values or keywords else as_floor(result)
         if isinstance(function, PathOf):
             named = named_predicate(function.path, (*values, *keywords.values()))
+            if isinstance(named, Installed) and keywords.get("return_version") == ALWAYS:
+                return named, VersionOf(named.package)
             bare = named is not None and not values and not keywords
             return (self.foreign(function.path) if bare else None) or named or OPAQUE
         return OPAQUE

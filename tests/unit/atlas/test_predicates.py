@@ -373,3 +373,35 @@ def test_what_a_caught_error_says_is_not_known() -> None:
     tried = "try:\n    import vllm\n    F = ''\nexcept ImportError as e:\n    F = str(e)"
     condition = read("'libcudart' in F", main=f"{HEADER}\n{tried}\n")
     assert decide(condition, Surroundings(absent=frozenset({"vllm"}))) is Tri.MAYBE
+
+
+def test_a_helper_of_another_package_returns_what_is_installed_and_its_version() -> None:
+    helper = """
+import warnings
+from packaging import version
+from transformers.utils.import_utils import _is_package_available
+
+_vllm_available, _vllm_version = _is_package_available("vllm", return_version=True)
+_liger_available, _liger_version = _is_package_available("liger_kernel", return_version=False)
+
+def is_vllm_available():
+    if _vllm_available and version.parse(_vllm_version) != version.parse("0.10.2"):
+        warnings.warn("not supported")
+    return _vllm_available
+
+def is_vllm_new():
+    return _vllm_available and version.parse(_vllm_version) >= version.parse("0.12")
+
+def is_liger_kernel_available():
+    return _liger_available
+"""
+    reader = guards(import_utils=helper)
+    found = {
+        name: reader.predicate(f"peft.import_utils.{name}")
+        for name in ("is_vllm_available", "is_vllm_new", "is_liger_kernel_available")
+    }
+    assert found == {
+        "is_vllm_available": Installed("vllm"),
+        "is_vllm_new": Installed("vllm", ("0.12",)),
+        "is_liger_kernel_available": UNREADABLE,  # one answer cannot be unpacked
+    }
