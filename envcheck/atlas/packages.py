@@ -101,8 +101,8 @@ def read_packages(text: str, file: str) -> dict[str, AtlasPackage]:
     """
     tree = parse_toml(text, file)
     rows = tree.get("package")
-    if not isinstance(rows, dict) or set(tree) - {"python"} != {"package"}:
-        raise InputError(file, "expected tables [package.NAME] and [python] and nothing else")
+    if not isinstance(rows, dict) or set(tree) - {"python", "put_back"} != {"package"}:
+        raise InputError(file, "expected tables [package.NAME], [python] and [put_back] and nothing else")
     return {name: _package(name, row, file) for name, row in rows.items()}
 
 

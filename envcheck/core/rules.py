@@ -253,7 +253,8 @@ class Atlas(NamedTuple):
     imports. `methods` has, by package and part of an entry, the values of `train.method` under which that
     entry is called; `entry_imported_if` has, by package and part of an optional import, the fact that is true
     if a training makes that import. `unused_with` has, by package, the plugins beside which its compiled
-    modules are not loaded. `provided_by` has, by module that Python dropped, the packages that have it.
+    modules are not loaded. `provided_by` has, by module that Python dropped or name of a package, who brings
+    it: `setuptools`, `unsloth>=2025.11.6`.
     """
 
     rows: Mapping[str, Mapping[str, tuple[AtlasRow, ...]]] = EMPTY_MAPPING

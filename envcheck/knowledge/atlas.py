@@ -92,7 +92,7 @@ def _read_texts(texts: Mapping[str, str], releases: Mapping[str, tuple[str, ...]
             rows[package] = _rows_of(package, tables, name)
     listed = tomllib.loads(texts.get("packages.toml", ""))
     packages = listed.get("package", {})
-    provided = _tuples(listed.get("python", {}).get("provided_by", {}))
+    provided = _tuples({**listed.get("python", {}).get("provided_by", {}), **listed.get("put_back", {})})
     optional = {entry for package in packages.values() for entry in package.get("optional", ())}
     every = (row for partners in rows.values() for found in partners.values() for row in found)
     optional |= {row.entry for row in every if WITHOUT in row.entry or BESIDE in row.entry}

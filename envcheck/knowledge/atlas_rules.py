@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from envcheck.core.elf import demangle, describe_symbol
-from envcheck.core.facts import PYTHON, Kind, package_key, release_key
+from envcheck.core.facts import PYTHON, Kind, Tri, package_key, release_key
 from envcheck.core.rules import (
     ABSENT,
     Atlas,
@@ -22,6 +22,7 @@ from envcheck.core.rules import (
     Source,
     Span,
 )
+from envcheck.core.versions import compare
 from envcheck.knowledge.atlas import BESIDE, companion_of
 from envcheck.rules.atlas import (
     JudgedReleases,
@@ -140,9 +141,20 @@ def _broken_rules(
 
 
 def _provided(row: AtlasRow, atlas: Atlas, installed: Collection[str]) -> bool:
-    """Return whether a package is here that has the module which Python dropped: setuptools has distutils."""
-    providers = atlas.provided_by.get(row.needs.split(".", 1)[0], ()) if row.partner == PYTHON else ()
-    return any(each in installed for each in providers)
+    """Return whether a package is here that brings what the partner lacks.
+
+    setuptools has the distutils that Python dropped, and Unsloth puts a name back into vLLM. A search
+    does not know the releases of the packages that are here: there, any release counts.
+    """
+    lacks = row.needs.split(".", 1)[0] if row.partner == PYTHON else row.needs
+    return any(_is_here(each, installed) for each in atlas.provided_by.get(lacks, ()))
+
+
+def _is_here(provider: str, installed: Collection[str]) -> bool:
+    """Return whether `unsloth>=2025.11.6` is here, or may be."""
+    name, _, first = provider.partition(">=")
+    release = installed.get(name) if isinstance(installed, Mapping) else None
+    return name in installed and not (first and release and compare(release, ">=", first) is Tri.NO)
 
 
 def _has_companion(row: AtlasRow, installed: Collection[str]) -> bool:

@@ -376,6 +376,29 @@ def test_python_is_a_partner_by_its_minor_release(
         assert f"=={python[:4]}" not in fixes
 
 
+@pytest.mark.parametrize(
+    ("beside", "broken"),
+    [
+        ({}, True),
+        ({"unsloth": "2025.11.5"}, True),
+        ({"unsloth": "2025.11.6"}, False),
+        ({"unsloth": "built from source"}, False),
+        ({"swift": "1.0"}, False),
+    ],
+)
+def test_a_name_that_a_third_package_puts_back_is_not_missing(
+    beside: dict[str, str], *, broken: bool
+) -> None:
+    packages = '[package.peft]\n[put_back]\n"torch.uint1" = ["unsloth>=2025.11.6", "swift"]\n'
+    gaps = '["import peft"]\ntorch = [["name", "torch.uint1", "0.18.0", "2.4.1", "peft/model.py:3"]]\n'
+    releases = {"peft": ("0.18.0",), "torch": ("2.4.1", "2.6.0")}
+    atlas = read_atlas({"packages.toml": packages, "gaps/peft.toml": gaps}, releases)
+    frozen = freeze_atlas(atlas)
+    for each in (atlas, thaw_atlas(frozen["index"], frozen.__getitem__)):
+        rules = [*rules_here(each, {"peft": "0.18.0", "torch": "2.4.1", **beside})]
+        assert bool(rules) is broken
+
+
 def test_the_rules_of_a_search_are_about_the_python_that_is_here() -> None:
     atlas = read_atlas({"packages.toml": PROVIDED, "gaps/peft.toml": PYTHON_GAPS}, PYTHONS)
     (rule,) = rules_of(atlas, ["peft", "python"])
