@@ -86,7 +86,8 @@ row named openpipe-art 0.5.4, which does not have the import of its thread; it s
 packages that the atlas does not have (openpipe-art, LMCache), a module that no entry reached
 (llmcompressor.modifiers.quantization), a name that an older Python lacks (unsloth-zoo), an attribute of a
 class that Unsloth generates, a class that LMDeploy puts in the place of transformers', a module that one
-model needs (auto-round), FastAPI 0.113 itself, and a compiler error of Triton on an H100. With the tables that it led to, 14 are told.
+model needs (auto-round), FastAPI 0.113 itself, and a compiler error of Triton on an H100. With the tables
+that it led to, 14 are told.
 
 The 68 failures of samples 5 to 9 that were still missed when sample 10 was drawn: 15 have a rule, but the
 thread states no model, precision or engine, or an unreleased version; in 15 a package reads what another
