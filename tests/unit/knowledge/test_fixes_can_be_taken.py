@@ -209,7 +209,7 @@ def test_a_fix_that_a_package_excludes_names_it_if_there_is_no_other() -> None:
 def test_a_fix_that_a_package_excludes_is_left_out_if_there_is_another() -> None:
     facts = 'train = { parallel = "fsdp2" }\npkg = { torch = "2.6.0", accelerate = "1.11.0"%s }'
     both = advice("fsdp2-ignored-params-torch27", facts % "")
-    assert releases(both) == [{"pkg.accelerate": "1.13.0"}, {"pkg.torch": "2.7.0"}]
+    assert releases(both) == [{"pkg.torch": "2.7.0"}, {"pkg.accelerate": "1.13.0"}]
     pinned = advice("fsdp2-ignored-params-torch27", facts % ', vllm = "0.8.5"')
     assert releases(pinned) == [{"pkg.accelerate": "1.13.0"}]
 

@@ -78,7 +78,7 @@ def test_xformers_passes_with_the_minor_torch_it_was_built_with_and_with_no_olde
 ) -> None:
     built_with = str(row["torch"]).split(".")[:2]
     for torch in (str(each["version"]) for each in rows("torch")):
-        facts = f'pkg = {{ torch = "{torch}", xformers = "{row["version"]}" }}'
+        facts = f'complete = ["pkg"]\nhost = {{ arch = "x86_64" }}\npkg = {{ torch = "{torch}", xformers = "{row["version"]}" }}'
         warned = breaks("xformers-torch-pair", facts)
         if torch.split(".")[:2] == built_with:
             assert not warned, torch
