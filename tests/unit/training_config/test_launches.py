@@ -648,6 +648,24 @@ def test_what_an_option_names_to_freeze_does_not_train(tmp_path: Path, value: st
     assert (found["frozen_params"], found["adapter"]) == (True, "none")
 
 
+@pytest.mark.parametrize(
+    ("release", "more", "precision"),
+    [
+        ("0.8.0", "--load_in_4bit", "fp32"),
+        ("0.8.0", "--load_in_4bit --bf16", "bf16"),
+        ("0.8.0", "", None),  # that of the checkpoint
+        ("0.9.2", "--load_in_4bit", "bf16"),
+        ("0.9.2", "--param_dtype fp16", "fp16"),
+    ],
+)
+def test_openrlhf_trains_in_bf16_by_default_from_0_9_2_on(
+    tmp_path: Path, release: str, more: str, precision: str | None
+) -> None:
+    launch = f"deepspeed --module openrlhf.cli.train_sft --pretrain m --zero_stage 2 {more}\n"
+    found = facts_of(read(tmp_path, {"run.sh": launch}, {"openrlhf": release}))
+    assert found.get("precision") == precision
+
+
 def test_the_folder_that_cd_and_pwd_print_is_followed(tmp_path: Path) -> None:
     files = {
         "jobs/run.sh": 'TOP=$(cd -- "$(dirname -- "$0")/.." && pwd)\ntorchrun t.py --deepspeed $TOP/z.json\n',
