@@ -84,7 +84,7 @@ def atlas_rules(inventory: Inventory, matrix: Matrix, *, worded: bool = True) ->
         return ()
     from envcheck.knowledge import atlas_rules  # most environments fit
 
-    fitting = partial(compiled_for, inventory)
+    fitting = partial(compiled_for, inventory, matrix)
     if worded:
         return tuple(atlas_rules.rules_here(atlas, installed, fitting, matrix.tables.withdrawn))
     return tuple(atlas_rules.unworded_rules_here(atlas, installed, fitting))

@@ -12,7 +12,7 @@ from envcheck.core import versions
 from envcheck.core.facts import EMPTY_MAPPING, Inventory, Tri, family, package_key, release_key
 from envcheck.core.findings import Finding, Judgement, Verdict
 from envcheck.core.records import NamedTuple
-from envcheck.core.rules import Atlas, AtlasRow, Severity, Span
+from envcheck.core.rules import Atlas, AtlasRow, Matrix, Severity, Span
 
 _GENERATED = ("atlas", "requires-dist")
 
@@ -48,11 +48,12 @@ def judged_versions(atlas: Atlas, installed: Mapping[str, str]) -> JudgedRelease
     return JudgedReleases(found, before)
 
 
-def compiled_for(inventory: Inventory, package: str, partner: str) -> bool:
-    """Return whether compiled modules of a package are known to load beside the partner that is here.
+def compiled_for(inventory: Inventory, matrix: Matrix, package: str, partner: str) -> bool:
+    """Return whether what a package was compiled for does not follow from its published release.
 
     conda compiled both for each other, a lock takes the package from a repository, so that its installation
-    compiles it, or the probe has looked up every symbol that its modules need of torch.
+    compiles it, the release has wheels for other processors only, so that it was compiled on one like this,
+    or the probe has looked up every symbol that its modules need of torch.
     """
     by_conda = inventory.known("packages.from_conda")
     from_source = inventory.known("packages.from_source")
@@ -60,7 +61,17 @@ def compiled_for(inventory: Inventory, package: str, partner: str) -> bool:
         (isinstance(by_conda, tuple) and {package, partner} <= {*by_conda})
         or (isinstance(from_source, tuple) and package in from_source)
         or (partner == "torch" and inventory.known(f"{package_key(package)}.resolved") is True)
+        or _has_wheels_for_others_only(inventory, matrix, package)
     )
+
+
+def _has_wheels_for_others_only(inventory: Inventory, matrix: Matrix, package: str) -> bool:
+    system, architecture = (inventory.known(key) for key in ("host.os", "host.arch"))
+    version = inventory.known(package_key(package))
+    if architecture != "aarch64" or system not in (None, "linux") or not isinstance(version, str):
+        return False  # the wheels that are known are those for Linux, most of them for x86_64
+    published = (matrix.builds(package, version) or {}).get("wheel", ())
+    return bool(published) and not any(wheel == "any" or wheel.startswith("aarch64 ") for wheel in published)
 
 
 def _release_read(installed: str, releases: Sequence[str]) -> str:

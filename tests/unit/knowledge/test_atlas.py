@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from envcheck.commands.judging import atlas_rules
+from envcheck.commands.loading import known_vocabulary, load_matrix
 from envcheck.core.facts import python_release
 from envcheck.core.findings import Verdict
 from envcheck.core.rules import Atlas, Severity
@@ -406,3 +408,21 @@ def test_the_rules_of_a_search_are_about_the_python_that_is_here() -> None:
     assert [each.verdict for each in judge.judge(here, [rule]).findings] == [Verdict.BROKEN]
     (left,) = rules_of(atlas, ["peft", "python", "setuptools"])
     assert [each.verdict for each in judge.judge(here, [left]).findings] == []
+
+
+@pytest.mark.parametrize(
+    ("package", "host", "compiled_for_another"),
+    [
+        ("xformers", 'host = { os = "linux", arch = "x86_64" }', True),
+        ("xformers", "", True),  # x86_64 is assumed
+        ("xformers", 'host = { os = "linux", arch = "aarch64" }', False),  # there is no such wheel
+        ("torchvision", 'host = { os = "linux", arch = "aarch64" }', True),  # there is one
+    ],
+)
+def test_what_has_wheels_for_other_processors_only_was_compiled_on_this_one(
+    package: str, host: str, *, compiled_for_another: bool
+) -> None:
+    release = {"xformers": "0.0.28.post3", "torchvision": "0.20.1"}[package]
+    here = inventory(f'{host}\npkg = {{ torch = "2.8.0", {package} = "{release}" }}')
+    found = [each.id for each in atlas_rules(here, load_matrix(known_vocabulary()), worded=False)]
+    assert any(each.startswith(f"atlas:{package}:torch") for each in found) is compiled_for_another
