@@ -3,7 +3,16 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from envcheck.core import versions
-from envcheck.core.facts import Inventory, Tri, Value, is_package_version_key, package_key
+from envcheck.core.facts import (
+    Inventory,
+    Known,
+    Reading,
+    Tri,
+    Unknown,
+    Value,
+    is_package_version_key,
+    package_key,
+)
 from envcheck.core.findings import Finding, Judgement
 from envcheck.core.rules import Fix, Requirement, Severity, uninstalls
 from envcheck.rules.derive import FOLLOWS_FROM
@@ -48,7 +57,7 @@ def _passing(
         bound = bind_fix(fix, inventory, device_of(finding))
         if bound is None:
             continue
-        bound = _without_met_bounds(bound, inventory)
+        bound = _without_switches_that_are_off(_without_met_bounds(bound, inventory), inventory)
         if any(bound.set == other.set for other in (*passed, *warning)):
             continue
         changes = tuple((key, trial_value(value)) for key, value in bound.set)
@@ -79,6 +88,23 @@ def _without_met_bounds(fix: Fix, inventory: Inventory) -> Fix:
         (key, value) for key, value in fix.set if not (is_package_version_key(key) and met(key, value))
     )
     return fix._replace(set=needed) if needed else fix
+
+
+def _without_switches_that_are_off(fix: Fix, inventory: Inventory) -> Fix:
+    """Return a fix that only switches things off without those that nobody switched on.
+
+    A rule with several uses of one failing part has one fix for all of them.
+    """
+    if any(value is not False for _, value in fix.set):
+        return fix
+    on = tuple((key, value) for key, value in fix.set if _may_be_on(inventory.reading(key)))
+    return fix._replace(set=on) if on else fix
+
+
+def _may_be_on(reading: Reading) -> bool:
+    if isinstance(reading, Unknown):
+        return reading.asked
+    return isinstance(reading, Known) and reading.value is not False
 
 
 def _leaves_error(after: Judgement, changed: Mapping[str, Value]) -> bool:

@@ -234,6 +234,27 @@ def test_a_fix_that_breaks_another_rule_is_not_shown() -> None:
     assert [fix.set[0][0] for fix in advised(ZERO3 + trap, BAD).fixes] == ["train.use_reentrant"]
 
 
+@pytest.mark.parametrize(
+    ("facts", "off"),
+    [
+        ("liger_kernel = true", ["liger_kernel"]),
+        ("liger_kernel = true, torch_compile = false", ["liger_kernel"]),
+        ("liger_kernel = true, torch_compile = true", ["liger_kernel", "torch_compile"]),
+    ],
+)
+def test_a_fix_switches_off_only_what_is_on(facts: str, off: list[str]) -> None:
+    both = '[[rule.fix]]\nset = { "train.liger_kernel" = false, "train.torch_compile" = false }'
+    uses = rule('[{ "train.liger_kernel" = true }, { "train.torch_compile" = true }]', more=both)
+    (fix,) = advised(uses, f"train = {{ {facts} }}").fixes
+    assert [key for key, _ in fix.set] == [f"train.{name}" for name in off]
+
+
+def test_what_a_fix_sets_beside_a_switch_stays() -> None:
+    both = '[[rule.fix]]\nset = { "train.torch_compile" = false, "train.precision" = "bf16" }'
+    (fix,) = advised(rule('{ "train.precision" = "fp16" }', more=both), 'train.precision = "fp16"').fixes
+    assert [key for key, _ in fix.set] == ["train.torch_compile", "train.precision"]
+
+
 def test_a_fix_may_leave_rules_broken_that_were_broken_before() -> None:
     other = rule('{ "pkg.torch" = ">=2.0" }', rule_id="other")
     assert len(advised(ZERO3 + other, BAD).fixes) == 2
