@@ -44,6 +44,8 @@ from envcheck.training_config.programs.values import (
 _OF_THE_MAIN_PROCESS = frozenset({"is_main_process", "is_local_main_process", "is_world_process_zero"})
 _OF_GROUPS = frozenset({"add_command", "command", "group"})
 _DTYPES = frozenset({"bfloat16", "float16", "float32", "half", "float", "float64", "int8", "uint8"})
+_NAMED_AS_THEIR_VALUES = ("peft.TaskType", "peft.utils.TaskType", "peft.utils.peft_types.TaskType")
+"""Enumerations of libraries in which each member has its name as its value: TaskType.SEQ_CLS is "SEQ_CLS"."""
 MERGES = frozenset({
     "merge_from_file", "merge_from_list", "merge_with", "merge_with_cli", "merge_with_dotlist",
 })  # fmt: skip
@@ -209,7 +211,8 @@ class Names(Expressions):
                 inner = self.project.find(name, 1, module.path)
                 return ModuleValue(inner) if inner is not None else computed(node)
             case LibraryName(name=library):
-                return name if library == "torch" and name in _DTYPES else LibraryName(f"{library}.{name}")
+                is_text = library in _NAMED_AS_THEIR_VALUES or (library == "torch" and name in _DTYPES)
+                return name if is_text else LibraryName(f"{library}.{name}")
             case ClassValue():
                 found = self._in_class(owner, name)
                 return found if found is not MISSING else computed(node)

@@ -666,6 +666,41 @@ def test_openrlhf_trains_in_bf16_by_default_from_0_9_2_on(
     assert found.get("precision") == precision
 
 
+@pytest.mark.parametrize(
+    ("task", "wrapped"),
+    [
+        ("TaskType.SEQ_CLS", True),
+        ('"TOKEN_CLS"', True),
+        ("TaskType.CAUSAL_LM", None),
+        ('"SEQ_2_SEQ_LM"', None),
+    ],
+)
+def test_peft_trains_the_head_of_a_classifier_whole(
+    tmp_path: Path, task: str, *, wrapped: bool | None
+) -> None:
+    code = (
+        "from peft import LoraConfig, TaskType, get_peft_model\n"
+        "from transformers import AutoModelForSequenceClassification, Trainer, TrainingArguments\n"
+        'model = AutoModelForSequenceClassification.from_pretrained("m")\n'
+        f"model = get_peft_model(model, LoraConfig(task_type={task}, r=8))\n"
+        'Trainer(model=model, args=TrainingArguments(output_dir="o")).train()\n'
+    )
+    found = facts_of(read(tmp_path, {"run.sh": "torchrun train.py\n", "train.py": code}))
+    assert (found["adapter"], found.get("modules_to_save")) == ("lora", wrapped)
+
+
+@pytest.mark.parametrize(
+    ("options", "wrapped"),
+    [("--use_peft --lora_task_type SEQ_CLS", True), ("--lora_task_type SEQ_CLS", None), ("--use_peft", None)],
+)
+def test_a_reward_model_of_trl_has_its_head_trained_whole_by_peft(
+    tmp_path: Path, options: str, *, wrapped: bool | None
+) -> None:
+    launch = f"trl reward --model_name_or_path m --dataset_name d {options}\n"
+    found = facts_of(read(tmp_path, {"run.sh": launch}, {"trl": "1.0.0"}))
+    assert found.get("modules_to_save") == wrapped
+
+
 def test_the_folder_that_cd_and_pwd_print_is_followed(tmp_path: Path) -> None:
     files = {
         "jobs/run.sh": 'TOP=$(cd -- "$(dirname -- "$0")/.." && pwd)\ntorchrun t.py --deepspeed $TOP/z.json\n',
