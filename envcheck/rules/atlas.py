@@ -268,7 +268,10 @@ def _evidence_keys(finding: Finding) -> set[str]:
 
 
 def keys_of(finding: Finding) -> set[str]:
-    """Return the keys that a finding's rule names, without those that say for which trainings it is."""
+    """Return the keys that a finding's rule names, without those that say for whom it is.
+
+    These are the trainings, the machine, and the builds whose symbols were all found.
+    """
     rule = finding.rule
     keys = {clause.key for table in (*rule.when, rule.require) for clause in table}
-    return {key for key in keys if family(key) != "training"}
+    return {key for key in keys if family(key) not in ("training", "host") and not key.endswith(".resolved")}

@@ -188,7 +188,8 @@ def test_a_command_installs_a_version_and_no_other_text_of_the_metadata(
 
 def test_one_problem_of_two_packages_is_told_once_with_the_releases_that_fit(tmp_path: Path) -> None:
     facts = tmp_path / "facts.toml"
-    facts.write_text('[pkg]\ntorch = "2.6.0"\nxformers = "0.0.29"\n')
+    here = 'complete = ["pkg"]\nhost = { os = "linux", arch = "x86_64" }\n'
+    facts.write_text(here + '[pkg]\ntorch = "2.6.0"\nxformers = "0.0.29"\n')
     found = {
         each["rule"]: each["fix"]
         for each in json.loads(envcheck("doctor", "--facts", str(facts), "--json").out)["findings"]
