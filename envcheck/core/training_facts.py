@@ -129,6 +129,11 @@ KEYS = {
         "whether some parameters do not train",
         phrases={"true": "frozen parameters", "false": "no frozen parameters"},
     ),
+    "train.frozen_encoders_only": Key(
+        Kind.FLAG,
+        "flags freeze encoders of images or sound alone; the base of an adapter counts apart",
+        phrases={"true": "only encoders of images or sound frozen", "false": "more than encoders frozen"},
+    ),
     "train.gradient_checkpointing": Key(
         Kind.FLAG,
         "activation checkpointing: recompute in the backward pass",

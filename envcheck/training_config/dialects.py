@@ -132,12 +132,18 @@ class PartSwitches(NamedTuple):
     The fact is true if one part is frozen. It is false if at least `enough` flags are given and none of them
     freezes its part. In the dialects `present_in`, a flag freezes nothing unless the name of the model
     suggests that it has such parts.
+
+    `encoders` and `connectors` match the names of flags for parts that come before the language model;
+    `only_encoders` is the fact that is true if no flag freezes another part, and one freezes an encoder.
     """
 
     key: str
     freezes: str
     trains: str
     enough: int
+    encoders: str
+    connectors: str
+    only_encoders: str
     present_in: Sequence[str] = ()
 
 

@@ -34,6 +34,7 @@ def facts(context: DialectContext) -> Iterator[Fact]:
     if dialect.trainer and context.proves_trainer():
         yield Fact("train.trainer", Known(dialect.trainer), file)
     yield from _frozen_parts(context)
+    yield from _only_encoders_frozen(context)
     yield from _nothing_frozen(context)
     for implied in dialect.implied:
         if context.may_apply(implied.when, implied.versions, implied.package):
@@ -145,6 +146,35 @@ def _frozen_parts(context: DialectContext) -> Iterator[Fact]:
             yield Fact(switches.key, Known(True), location(setting))
 
 
+def _only_encoders_frozen(context: DialectContext) -> Iterator[Fact]:
+    """Yield that nothing but encoders is frozen, with what connects them to the language model.
+
+    It is not known if another flag, whose value is not known, may freeze more.
+    """
+    found = list(_switched(context))
+    for switches in context.dialect.switches:
+        frozen = [setting for of, setting, frozen in found if of is switches and frozen]
+        encoders, connectors = re.compile(switches.encoders), re.compile(switches.connectors)
+        first = next((each for each in frozen if encoders.search(_leaf(each))), None)
+        all_before = all(encoders.search(_leaf(each)) or connectors.search(_leaf(each)) for each in frozen)
+        if first is not None and all_before:
+            yield Fact(
+                switches.only_encoders, _undecided_flag(context, switches) or Known(True), location(first)
+            )
+
+
+def _undecided_flag(context: DialectContext, switches: PartSwitches) -> Unknown | None:
+    """Return the value of a flag that freezes or trains a part and is not known, or None."""
+    flags = re.compile(f"(?:{switches.freezes})|(?:{switches.trains})")
+    values = (each.value for each in context.settings.values() if flags.fullmatch(_leaf(each)))
+    return next((value for value in values if isinstance(value, Unknown)), None)
+
+
+def _leaf(setting: Setting) -> str:
+    """Return the last part of a name, in lower case."""
+    return setting.name.lower().rpartition(".")[2]
+
+
 def _has_no_parts(context: DialectContext, switches: PartSwitches) -> bool:
     """Return whether the name of the model is known and does not suggest parts that can be frozen."""
     models = [
@@ -164,7 +194,7 @@ def _switched(context: DialectContext) -> Iterator[tuple[PartSwitches, Setting, 
             text = spelled(setting.value)
             if isinstance(setting.value, Section | Unknown) or text not in TRUE | FALSE:
                 continue
-            name = setting.name.lower().rpartition(".")[2]
+            name = _leaf(setting)
             if freezes.fullmatch(name):
                 yield switches, setting, text in TRUE
             elif trains.fullmatch(name) and not _trains_alone(context, switches, setting):

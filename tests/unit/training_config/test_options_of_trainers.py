@@ -85,3 +85,23 @@ def test_lengths_of_prompts_alone_are_no_configuration_of_verl(tmp_path: Path) -
         facts_of(tmp_path, "grpo.yaml", {"grpo.yaml": LENGTHS})
     text = f"{LENGTHS}algorithm:\n  adv_estimator: grpo\nactor_rollout_ref:\n  rollout:\n    name: vllm\n"
     assert facts_of(tmp_path, "grpo.yaml", {"grpo.yaml": text})["trainer"] == "verl"
+
+
+@pytest.mark.parametrize(
+    ("flags", "only_encoders"),
+    [
+        ("--freeze_vision_tower True --freeze_merger True --freeze_llm False", True),
+        ("--tune_mm_vision False --tune_mm_mlp True --tune_mm_llm True", True),
+        ("--freeze_vision_tower True --freeze_llm True", None),
+        ("--freeze_vision_tower False --freeze_merger True", None),
+        ("--freeze_vision_tower False --freeze_llm False", None),
+        ("--freeze_vision_tower True --freeze_llm $FREEZE", None),
+    ],
+)
+def test_flags_say_whether_only_encoders_are_frozen(
+    tmp_path: Path, flags: str, only_encoders: bool | None
+) -> None:
+    line = (
+        f"deepspeed missing.py --deepspeed z3.json --output_dir o --bf16 True --learning_rate 1e-5 {flags}\n"
+    )
+    assert facts_of(tmp_path, "run.sh", {"run.sh": line}).get("frozen_encoders_only") is only_encoders
