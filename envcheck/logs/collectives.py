@@ -18,7 +18,7 @@ _FIELD = re.compile(r"(\w+)=(\w+)")
 
 
 class WaitingRank(NamedTuple):
-    """Rank, the collective call in which it waits, its number among those of the group, and its elements."""
+    """Hold a rank, the collective call in which it waits, its number in the group, and its elements."""
 
     rank: int
     operation: str

@@ -32,7 +32,7 @@ _WITH_OWN_INDEX = frozenset({"torch", "torchvision", "torchaudio"})
 
 
 class Position(Enum):
-    """Where a release that was asked for stands among those that are offered."""
+    """Say where a release that was asked for stands among those that are offered."""
 
     OLDER = "older"
     NEWER = "newer"
@@ -41,7 +41,7 @@ class Position(Enum):
 
 
 class PipOffer(NamedTuple):
-    """Release that pip did not find, and the releases that the index offers, oldest first.
+    """Hold a release that pip did not find, and the releases that the index offers, oldest first.
 
     `label` names the builds of torch that the only index holds which was asked (`cu128`), or those that the
     requirement names; it is empty if that is not known. `labels` are the labels of the builds of this

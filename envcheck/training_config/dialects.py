@@ -68,7 +68,7 @@ class Implied(NamedTuple):
 
 
 class Product(NamedTuple):
-    """A fact that is the product of several settings, such as nodes and processes of each.
+    """Hold a fact that is the product of several settings, such as nodes and processes of each.
 
     `otherwise` has the values of settings that are not given, if they are as `when` states.
     """

@@ -44,7 +44,7 @@ class Thing:
 
 
 class PerhapsSet(Unknown):
-    """Value of an item that is set only under a condition that is not decided, and is missing otherwise."""
+    """Stand for an item that is set only under a condition that is not decided, and is missing otherwise."""
 
 
 class UnknownWord(Unknown):
