@@ -74,7 +74,7 @@ def test_a_common_fix_that_does_not_help_is_reported(facts: Path) -> None:
     out = envcheck("doctor", "--facts", str(facts), "-v").out
     assert "    no fix  train.zero_sub_group_size = 1000000 (it is the tile size of the optimizer step" in out
     page = envcheck("rule", RULE).out
-    assert "\nno fix train.zero_sub_group_size 1000000  (it is the tile" in page
+    assert "\nno fix train.zero_sub_group_size = 1000000  (it is the tile" in page
     finding = json.loads(envcheck("doctor", "--facts", str(facts), "--json").out)["findings"][0]
     assert {"train.zero_sub_group_size": 1000000} in [each["set"] for each in finding["no_fix"]]
     assert all(each["why"] and each["source"].startswith("https://") for each in finding["no_fix"])
