@@ -144,6 +144,7 @@ class _Needs(NamedTuple):
         packages = {package_name(key) for key in keys if key.startswith("pkg.")}
         if _depends_on_torch_build(keys):
             packages.add("torch")
+        packages |= {package_name(base) for key in keys for base in _packages_behind(key)}
         behind = _keys_behind(keys, choices.known)
         defaults = tuple(default for default in choices.known.defaults if default.key in behind)
         return cls(
@@ -211,6 +212,15 @@ def _depends_on_torch_build(keys: Collection[str]) -> bool:
     return any(key in _FROM_TORCH or key.startswith("build.torch.") for key in keys)
 
 
+def _packages_behind(key: str) -> tuple[str, ...]:
+    """Return the keys of the packages from which alone a fact follows: Triton's release from torch or Triton.
+
+    One of them decides it, so that the class of each is what follows from it where no other is there.
+    """
+    bases = tuple(derive.FOLLOWS_FROM.get(key, ()))
+    return bases if all(base.startswith("pkg.") for base in bases) and family(key) not in _TRAINING else ()
+
+
 def _packages_of(table: Iterable[Clause]) -> frozenset[str]:
     """Return the packages without which these clauses cannot be decided."""
     keys = {key for clause in table for key in (clause.key, *referenced_keys(clause))}
@@ -248,7 +258,10 @@ def _class_key(choices: PageChoices, needs: _Needs, dimension: str, option: int)
     compared = _is_compared(key, needs)
     # Whether a companion loads beside torch depends on its release, whatever the clauses say of it.
     compared = compared or f"build.{dimension}.fits" in needs.keys
-    return (answers, value if compared else "")
+    follows = frozenset(each for each in needs.keys if key in _packages_behind(each))
+    of_host, *_ = choices.readings({dimension: option}, follows) if follows else ((),)
+    following = tuple((each, _given(needs, each, reading)) for each, reading in of_host)
+    return answers, value if compared else "", following
 
 
 def _hardware_class(choices: PageChoices, needs: _Needs, dimension: str, option: int) -> Hashable:
