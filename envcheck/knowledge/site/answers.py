@@ -298,8 +298,12 @@ def _follows_from_driver_and_more(key: str) -> bool:
 
 
 def _is_compared(key: str, needs: _Needs) -> bool:
-    """Return whether a clause compares another fact with this one."""
-    return any(key in referenced_keys(clause) for clause in needs.clauses)
+    """Return whether a clause compares another fact with this one, or this one with another."""
+    return any(
+        key in references or (clause.key == key and references)
+        for clause in needs.clauses
+        for references in (tuple(referenced_keys(clause)),)
+    )
 
 
 def _combinations(needs: _Needs, classes: Mapping[str, list[int]]) -> Iterator[dict[str, int]]:
