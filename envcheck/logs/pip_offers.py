@@ -23,8 +23,8 @@ _NOT_FOUND = re.compile(
 _REQUIRED_BY = re.compile(r"\(from (?P<who>[A-Za-z][\w.-]*)")
 _PINNED = re.compile(r"(?P<name>[A-Za-z][\w.-]*)(?:\[[^\]]{0,100}\])?={2,3}(?P<version>\d[\w.+]*)$")
 _INDEXES = re.compile(r"(?m)^\s{0,9}Looking in (?:indexes|links): (?P<those>\S[^\n]{0,2000})$")
-_OF_TORCH = re.compile(r"pytorch\.org/whl/(?P<label>cu\d{2,3}|rocm[\d.]{1,9}|cpu|xpu)/?$")
-"""Address of an index of torch's builds; the nightly ones, which hold other releases, do not match."""
+_OF_TORCH = re.compile(r"/whl/(?P<label>cu\d{2,3}|rocm[\d.]{1,9}|cpu|xpu)/?$")
+"""How the address of an index of torch's builds ends, on mirrors too, but not that of nightly builds."""
 
 
 _WITH_OWN_INDEX = frozenset({"torch", "torchvision", "torchaudio"})
