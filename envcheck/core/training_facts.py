@@ -131,7 +131,7 @@ KEYS = {
     ),
     "train.frozen_encoders_only": Key(
         Kind.FLAG,
-        "flags freeze encoders of images or sound alone; the base of an adapter counts apart",
+        "flags freeze only encoders that no gradient passes; an adapter's base counts apart",
         phrases={"true": "only encoders of images or sound frozen", "false": "more than encoders frozen"},
     ),
     "train.gradient_checkpointing": Key(

@@ -135,6 +135,7 @@ class PartSwitches(NamedTuple):
 
     `encoders` and `connectors` match the names of flags for parts that come before the language model;
     `only_encoders` is the fact that is true if no flag freezes another part, and one freezes an encoder.
+    `gradients` are names in code, in lower case, that may ask for gradients of what an encoder is given.
     """
 
     key: str
@@ -144,6 +145,7 @@ class PartSwitches(NamedTuple):
     encoders: str
     connectors: str
     only_encoders: str
+    gradients: Sequence[str]
     present_in: Sequence[str] = ()
 
 

@@ -147,9 +147,10 @@ def _frozen_parts(context: DialectContext) -> Iterator[Fact]:
 
 
 def _only_encoders_frozen(context: DialectContext) -> Iterator[Fact]:
-    """Yield that nothing but encoders is frozen, with what connects them to the language model.
+    """Yield that nothing but encoders is frozen, with what connects them, and that no gradient passes them.
 
-    It is not known if another flag, whose value is not known, may freeze more.
+    It is not known if another flag, whose value is not known, may freeze more, or if code that is not read
+    may ask for gradients of what an encoder is given.
     """
     found = list(_switched(context))
     for switches in context.dialect.switches:
@@ -159,7 +160,9 @@ def _only_encoders_frozen(context: DialectContext) -> Iterator[Fact]:
         all_before = all(encoders.search(_leaf(each)) or connectors.search(_leaf(each)) for each in frozen)
         if first is not None and all_before:
             yield Fact(
-                switches.only_encoders, _undecided_flag(context, switches) or Known(True), location(first)
+                switches.only_encoders,
+                _undecided_flag(context, switches) or _gradients_of_inputs(context, switches) or Known(True),
+                location(first),
             )
 
 
@@ -168,6 +171,16 @@ def _undecided_flag(context: DialectContext, switches: PartSwitches) -> Unknown 
     flags = re.compile(f"(?:{switches.freezes})|(?:{switches.trains})")
     values = (each.value for each in context.settings.values() if flags.fullmatch(_leaf(each)))
     return next((value for value in values if isinstance(value, Unknown)), None)
+
+
+def _gradients_of_inputs(context: DialectContext, switches: PartSwitches) -> Unknown | None:
+    """Return why inputs of encoders may need gradients, or None if the code that was read asks for none."""
+    source = context.document.source
+    if source is None or _unread(context):
+        return Unknown("code that is not read may ask for gradients of what an encoder is given")
+    names = source.names if source.reached is None else source.reached
+    asks = next((name for name in sorted(names) if name.lower() in switches.gradients), None)
+    return Unknown(f"{asks} may ask for gradients of what an encoder is given") if asks else None
 
 
 def _leaf(setting: Setting) -> str:

@@ -236,6 +236,38 @@ def test_every_answer_for_a_small_matrix_equals_the_judges(world: Matrix, data: 
     agree(world, data, 600, seed=1)
 
 
+@pytest.mark.parametrize(
+    ("package", "gpu", "python", "rule"),
+    [
+        ("torch 2.7.0", "7.0", "", "triton33-16bit-before-ampere"),  # it brings Triton 3.3
+        ("torch 2.6.0", "7.0", "", ""),
+        ("triton 3.3.1", "7.0", "", "triton33-16bit-before-ampere"),
+        ("torch 2.3.1", "", "3.12", "dynamo-python-too-new"),
+        ("torch 2.3.1", "", "3.11", ""),
+    ],
+)
+def test_what_follows_from_a_package_or_a_python_decides_on_the_page_too(
+    shipped_page: str, package: str, gpu: str, python: str, rule: str
+) -> None:
+    of = matrix._with_releases(())
+    choices = PageChoices(of)
+    name, _, version = package.partition(" ")
+    release = next(n for n, row in enumerate(choices.releases[name]) if row.version == version)
+    pair = ((name, release), ("peft", 1))
+    chosen = {
+        "target": next(n for n, each in enumerate(choices.trainings) if not each.facts),
+        "gpu": next((n for n, (label, _) in enumerate(choices.gpus) if gpu and label.startswith(gpu)), 0),
+        "driver": 0,
+        "python": choices.pythons.index(python) if python else 0,
+    }
+    begins = '<script type="application/json" id="data">'
+    data = json.loads(shipped_page.partition(begins)[2].partition("</script>")[0])
+    answers = look_up(data, pair, chosen)[0]
+    assert answers == judged(of, choices, pair, chosen)
+    told = {of.rules[number].id for number in answers}
+    assert told & {"triton33-16bit-before-ampere", "dynamo-python-too-new"} == ({rule} if rule else set())
+
+
 def test_answers_on_the_shipped_page_equal_the_judges(shipped_page: str) -> None:
     begins = '<script type="application/json" id="data">'
     data = json.loads(shipped_page.partition(begins)[2].partition("</script>")[0])

@@ -300,9 +300,8 @@ def _follows_from_driver_and_more(key: str) -> bool:
 def _is_compared(key: str, needs: _Needs) -> bool:
     """Return whether a clause compares another fact with this one, or this one with another."""
     return any(
-        key in references or (clause.key == key and references)
+        key in referenced_keys(clause) or (clause.key == key and any(referenced_keys(clause)))
         for clause in needs.clauses
-        for references in (tuple(referenced_keys(clause)),)
     )
 
 

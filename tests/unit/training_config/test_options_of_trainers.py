@@ -87,21 +87,42 @@ def test_lengths_of_prompts_alone_are_no_configuration_of_verl(tmp_path: Path) -
     assert facts_of(tmp_path, "grpo.yaml", {"grpo.yaml": text})["trainer"] == "verl"
 
 
+PARTS = """
+from dataclasses import dataclass
+from transformers import AutoModelForImageTextToText, HfArgumentParser, Trainer, TrainingArguments
+@dataclass
+class Parts:
+    freeze_vision_tower: bool = False
+    freeze_merger: bool = False
+    freeze_llm: bool = False
+    tune_mm_vision: bool = True
+    tune_mm_mlp: bool = True
+    tune_mm_llm: bool = True
+parts, args = HfArgumentParser((Parts, TrainingArguments)).parse_args_into_dataclasses()
+model = AutoModelForImageTextToText.from_pretrained("a/b")
+model.visual.requires_grad_(not parts.freeze_vision_tower)
+"""
+TRAIN = "Trainer(model=model, args=args).train()\n"
+FROZEN = "--freeze_vision_tower True --freeze_merger True --freeze_llm False"
+
+
 @pytest.mark.parametrize(
-    ("flags", "only_encoders"),
+    ("flags", "program", "only_encoders"),
     [
-        ("--freeze_vision_tower True --freeze_merger True --freeze_llm False", True),
-        ("--tune_mm_vision False --tune_mm_mlp True --tune_mm_llm True", True),
-        ("--freeze_vision_tower True --freeze_llm True", None),
-        ("--freeze_vision_tower False --freeze_merger True", None),
-        ("--freeze_vision_tower False --freeze_llm False", None),
-        ("--freeze_vision_tower True --freeze_llm $FREEZE", None),
+        (FROZEN, PARTS + TRAIN, True),
+        ("--tune_mm_vision False --tune_mm_mlp True --tune_mm_llm True", PARTS + TRAIN, True),
+        ("--freeze_vision_tower True --freeze_llm True", PARTS + TRAIN, None),
+        ("--freeze_vision_tower False --freeze_merger True", PARTS + TRAIN, None),
+        ("--freeze_vision_tower False --freeze_llm False", PARTS + TRAIN, None),
+        ("--freeze_vision_tower True --freeze_llm $FREEZE", PARTS + TRAIN, None),
+        (FROZEN, f"{PARTS}model.enable_input_require_grads()\n{TRAIN}", None),
+        (FROZEN, f"{PARTS}import others\nmodel = others.prepared(model)\n{TRAIN}", None),
+        (FROZEN, "", None),
     ],
 )
-def test_flags_say_whether_only_encoders_are_frozen(
-    tmp_path: Path, flags: str, only_encoders: bool | None
+def test_flags_and_code_say_whether_only_encoders_are_frozen(
+    tmp_path: Path, flags: str, program: str, only_encoders: bool | None
 ) -> None:
-    line = (
-        f"deepspeed missing.py --deepspeed z3.json --output_dir o --bf16 True --learning_rate 1e-5 {flags}\n"
-    )
-    assert facts_of(tmp_path, "run.sh", {"run.sh": line}).get("frozen_encoders_only") is only_encoders
+    line = f"deepspeed t.py --deepspeed z3.json --output_dir o --bf16 True --learning_rate 1e-5 {flags}\n"
+    files = {"run.sh": line, **({"t.py": program} if program else {})}
+    assert facts_of(tmp_path, "run.sh", files).get("frozen_encoders_only") is only_encoders

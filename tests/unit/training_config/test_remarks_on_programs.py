@@ -51,13 +51,16 @@ def test_a_name_that_is_set_only_for_some_releases_is_not_missing_in_others(
     assert sorted(codes(tmp_path, program, transformers="4.57.6")) == expected
 
 
-def test_a_value_that_is_set_where_it_had_none_is_not_known(tmp_path: Path) -> None:
-    program = ARGUMENTS + 'if "fp8" in known:\n    params["gradient_checkpointing"] = True\n' + TRAIN
+@pytest.mark.parametrize(("indent", "checkpointing"), [('if "fp8" in known:\n    ', None), ("", True)])
+def test_a_value_that_is_set_where_it_had_none_is_not_known(
+    tmp_path: Path, indent: str, checkpointing: bool | None
+) -> None:
+    program = f'{ARGUMENTS}{indent}params["gradient_checkpointing"] = True\n{TRAIN}'
     (tmp_path / "train.py").write_text(program)
     found = configured([str(tmp_path / "train.py")], SHARED, {})
     known = {fact.key: fact.value for fact in found.facts}
     assert known["train.precision"] == "bf16"
-    assert known.get("train.gradient_checkpointing") is None
+    assert known.get("train.gradient_checkpointing") is checkpointing
 
 
 HYDRA = """
