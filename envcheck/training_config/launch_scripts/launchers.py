@@ -142,6 +142,11 @@ def may_train(words: tuple[Argument, ...]) -> bool:
     return known or _has_training_arguments(words)
 
 
+def is_known_trainer(command: str) -> bool:
+    """Return whether a command is a known trainer's own, whose subcommands that train are known."""
+    return command in _TRAINING_SUBCOMMANDS
+
+
 def _names_configuration(words: tuple[Argument, ...]) -> bool:
     """Return whether the subcommand of an unknown command trains with a file: `oumi train -c a.yaml`."""
     own = _OWN_COMMANDS.fullmatch(words[0].text) is not None and words[0].text not in _SHELLS | _FLAGS.keys()

@@ -12,6 +12,7 @@ from envcheck.core.patterns import pattern
 from envcheck.training_config.document import ANY_OTHER, Document, Scalar
 from envcheck.training_config.launch_scripts.launchers import (
     LaunchLine,
+    is_known_trainer,
     launch_line,
     may_train,
     starts_program,
@@ -71,6 +72,8 @@ class LaunchedPrograms:
     def _is_console_script(self, words: tuple[Argument, ...]) -> bool:
         name = base_name(words[0].text)
         if words[0].why or not _SPELLED_AS_NAMES.issuperset(name) or self._scripts.of(name) is None:
+            return False
+        if is_known_trainer(name):  # in the trainer's own checkout, too, its dialect says what it reads
             return False
         # As a word before a command, such as the name of an environment, it starts nothing.
         return not any(starts_program(base_name(word.text)) for word in words[1:_PREFIX])

@@ -230,6 +230,62 @@ def test_a_console_script_that_does_not_train_is_no_launch(tmp_path: Path) -> No
     assert found["lora_rank"] == 4
 
 
+SWIFT_CHECKOUT = {
+    "setup.py": (
+        "from setuptools import setup\n"
+        "setup(entry_points={'console_scripts': ['megatron=swift.cli.megatron:main', 'swift-ui=swift.cli.ui:main']})\n"
+    ),
+    "swift/__init__.py": "",
+    "swift/cli/__init__.py": "",
+    "swift/cli/megatron.py": (
+        "import importlib.util, os, subprocess, sys\n"
+        "def main():\n"
+        "    path = importlib.util.find_spec('swift.cli.' + sys.argv[1]).origin\n"
+        "    count = os.environ.get('NPROC_PER_NODE', '1')\n"
+        "    subprocess.run(['torchrun', f'--nproc_per_node={count}', path, *sys.argv[2:]])\n"
+    ),
+}
+MEGATRON = (
+    "{command} --model Qwen/Qwen2.5-7B-Instruct --tuner_type lora --packing true --save_safetensors true"
+    " --tensor_model_parallel_size 2 --recompute_granularity full\n"
+)
+
+
+@pytest.mark.parametrize("command", ["megatron sft", "NPROC_PER_NODE=8 megatron rlhf --rlhf_type dpo"])
+def test_a_known_command_is_read_by_its_dialect_in_the_trainers_own_checkout(
+    tmp_path: Path, command: str
+) -> None:
+    script = MEGATRON.format(command=command)
+    found = facts_of(tmp_path, "a.sh", {**SWIFT_CHECKOUT, "a.sh": script})
+    assert (found["trainer"], found["parallel"], found["tensor_parallel"]) == ("swift", "megatron", 2)
+    assert (found["packing"], found["model_type"]) == (True, "qwen2")
+    assert "attention" not in found  # transformers' kernels, which ms-swift's other trainers ask for
+
+
+MEGATRON_FILE = (
+    "model: Qwen/Qwen2.5-7B-Instruct\ntuner_type: lora\npadding_free: true\nsplit_dataset_ratio: 0.01\n"
+    "output_dir: out\n"
+)
+
+
+def test_ms_swifts_two_trainers_are_told_apart_by_the_settings_of_a_file(tmp_path: Path) -> None:
+    megatron = "recompute_granularity: full\nno_save_optim: true\nmoe_permute_fusion: true\n"
+    found = facts_of(tmp_path, "a.yaml", {"a.yaml": MEGATRON_FILE + megatron})
+    assert (found["parallel"], found["gradient_checkpointing"]) == ("megatron", True)
+    assert "attention" not in found
+    other = "per_device_train_batch_size: 1\ngradient_checkpointing: true\nattn_impl: sdpa\n"
+    found = facts_of(tmp_path, "b.yaml", {"b.yaml": MEGATRON_FILE + other})
+    assert found.get("parallel") != "megatron"
+    assert found["attention"] == "sdpa"
+
+
+def test_another_subcommand_of_a_known_command_is_not_its_training(tmp_path: Path) -> None:
+    script = MEGATRON.format(command="megatron export") + "python train.py\n"
+    files = {**SWIFT_CHECKOUT, "train.py": TRAINING + "lora(4)\n", "a.sh": script}
+    found = facts_of(tmp_path, "a.sh", files)
+    assert (found["trainer"], found["lora_rank"], found.get("parallel")) == ("transformers", 4, "none")
+
+
 STARTERS = {
     "list": (
         "import subprocess, sys\ncmd = [sys.executable, '-m', 'torch.distributed.run', '--nproc_per_node', '2']\n"
