@@ -44,6 +44,7 @@ from envcheck.training_config.readers._known_calls import (
     recognised_name,
     trainer_of,
 )
+from envcheck.training_config.readers._models_beside import loading_code
 from envcheck.training_config.readers._python_literals import Literals
 
 DIALECT = "python"
@@ -150,7 +151,9 @@ class _PythonFile:
         return CallArguments(self.file, self.path, self.lines, self._literals)
 
     def documents(self) -> tuple[Document, ...]:
-        reached = [*self._followed_calls(), *self._unfollowed_calls()]
+        beside = loading_code(self.nodes)
+        found_calls = (*self._followed_calls(), *self._unfollowed_calls())
+        reached = [(call, condition) for call, condition in found_calls if call.node not in beside]
         given = self._given_quantisations([call for call, _ in reached])
         if given and all(value is None for value in given):
             reached = [each for each in reached if each[0].name not in QUANTISERS]

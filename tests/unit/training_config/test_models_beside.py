@@ -1,4 +1,4 @@
-"""Programs that freeze a model which they do not train, or a part of the one that they train."""
+"""A model that a trainer is given beside the one that it trains says nothing about the trained one."""
 
 from __future__ import annotations
 
@@ -6,42 +6,52 @@ from pathlib import Path
 
 import pytest
 
-from envcheck.commands import loading
-from envcheck.commands.training_files import configured
+from tests.unit.training_config.test_programs import facts_of
 
-SHARED = loading.source_tree()["tables"]["argument"]
-HEAD = """from torch.optim import AdamW
-from transformers import AutoModel, AutoModelForCausalLM, Trainer, TrainingArguments
-model = AutoModelForCausalLM.from_pretrained("m")
+IMPORTS = """
+from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, BitsAndBytesConfig
+from trl import DPOConfig, DPOTrainer, GRPOConfig, GRPOTrainer, PPOConfig, PPOTrainer, RewardConfig, RewardTrainer
+bnb = BitsAndBytesConfig(load_in_8bit=True)
+plain = AutoModelForCausalLM.from_pretrained("a", torch_dtype="bfloat16")
+small = AutoModelForSequenceClassification.from_pretrained("b", {}).eval()
 """
-FROZEN = "helper.requires_grad_(False)\n"
-LOOP = "for parameter in helper.parameters():\n    parameter.requires_grad = False\n"
-TRAINER = "Trainer(model=model, args=TrainingArguments(output_dir='o', bf16=True)).train()\n"
-OWN_LOOP = "optimizer = AdamW(model.parameters())\nloss = model(1).loss\nloss.backward()\noptimizer.step()\n"
-
-
-def frozen(folder: Path, program: str) -> object:
-    """Return whether a program trains with frozen parameters, or None if that is not known."""
-    (folder / "train.py").write_text(program)
-    found = configured([str(folder / "train.py")], SHARED, {})
-    return next((fact.value for fact in found.facts if fact.key == "train.frozen_params"), None)
-
-
-@pytest.mark.parametrize("freeze", [FROZEN, LOOP])
-@pytest.mark.parametrize("train", [TRAINER, OWN_LOOP])
-def test_another_model_that_is_frozen_says_nothing(tmp_path: Path, freeze: str, train: str) -> None:
-    load = "helper = AutoModel.from_pretrained('h').to('cuda')\nhelper = helper.eval()\n"
-    assert frozen(tmp_path, f"{HEAD}{load}{freeze}{train}") is not True
+DPO = "DPOTrainer({}, args=DPOConfig('o', bf16=True)).train()\n"
+GRPO = "GRPOTrainer(model='a', reward_funcs={}, args=GRPOConfig('o', bf16=True)).train()\n"
 
 
 @pytest.mark.parametrize(
-    "load",
+    "trains",
     [
-        "helper = model.get_encoder()\n",
-        "helper = model\n",
-        "helper = AutoModel.from_pretrained('h')\nmodel.encoder = helper\n",
-        "helper = AutoModel.from_pretrained('h')\nmodel = Both(helper, model)\n",
+        DPO.format("plain, small"),
+        DPO.format("model=plain, ref_model=small"),
+        GRPO.format("small"),
+        GRPO.format("[small, print]"),
     ],
 )
-def test_a_part_that_is_frozen_counts(tmp_path: Path, load: str) -> None:
-    assert frozen(tmp_path, f"from both import Both\n{HEAD}{load}{FROZEN}{TRAINER}") is True
+@pytest.mark.parametrize("load", ["quantization_config=bnb", "load_in_8bit=True"])
+def test_a_quantised_model_that_is_not_trained_quantises_nothing(
+    tmp_path: Path, trains: str, load: str
+) -> None:
+    found = facts_of(tmp_path, "a.py", {"a.py": IMPORTS.replace("{}", load) + trains})
+    assert (found["quantization"], found["precision"]) == ("none", "bf16")
+
+
+@pytest.mark.parametrize(
+    "trains",
+    [
+        "RewardTrainer(model=small, args=RewardConfig('o')).train()\n",
+        DPO.format("small, ref_model=small"),
+        "PPOTrainer(PPOConfig('o'), small, plain).train()\n",
+    ],
+)
+def test_a_quantised_model_that_is_trained_is_the_base(tmp_path: Path, trains: str) -> None:
+    found = facts_of(tmp_path, "a.py", {"a.py": IMPORTS.replace("{}", "load_in_8bit=True") + trains})
+    assert found["quantization"] == "int8"
+
+
+def test_a_configuration_of_both_models_is_that_of_the_trained_one(tmp_path: Path) -> None:
+    both = IMPORTS.replace("{}", "quantization_config=bnb").replace(
+        'torch_dtype="bfloat16"', "quantization_config=bnb"
+    )
+    found = facts_of(tmp_path, "a.py", {"a.py": both + DPO.format("plain, small")})
+    assert found["quantization"] == "int8"
