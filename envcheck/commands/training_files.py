@@ -234,23 +234,16 @@ class _NamedFileReader:
 
         If such a file cannot be read, every setting that the document does not give is unknown.
         """
-        dialect = recognised(document, self._known)
-        setting = next(
-            (each for each in document.settings if dialect and each.name == dialect.inherits), None
-        )
-        if dialect is None or setting is None:
+        dialect = self._dialect_of(document, folder)
+        if dialect is None:
             return document
-        names = setting.value if isinstance(setting.value, tuple) else (setting.value,)
-        for name in reversed(names):
-            if not isinstance(name, str) or not name.endswith((".yaml", ".yml")):
-                continue
+        for name, setting in reversed(_bases(document, dialect)):
             path = ProjectFiles(folder).find(Path(name))
             resolved = resolve_links(path)
             if resolved in self._chain or len(self._chain) > _DEEPEST:
                 raise InputError(setting.place, "includes itself through the files that it names")
             try:
-                text = read_file(path, _LARGEST).decode("utf-8", "replace")
-                (parent, *_) = readers.read(text, str(path))
+                text, parent = _base(path)
             except InputError:
                 why = f"{name}, on which {document.file} is built, is not here"
                 return document._replace(incomplete=why, dialect=dialect.name)
@@ -268,6 +261,28 @@ class _NamedFileReader:
                 dialect=dialect.name,
             )
         return document
+
+    def _dialect_of(
+        self, document: Document, folder: Path, seen: frozenset[str] = frozenset()
+    ) -> Dialect | None:
+        """Return the dialect of a document; without marks of its own, that of the file on which it is built.
+
+        `seen` are the files that are built on it.
+        """
+        found = recognised(document, self._known)
+        if found is not None or document.form != "yaml" or len(seen) > _DEEPEST:
+            return found
+        for dialect in self._known.values():
+            for name, _ in _bases(document, dialect)[:1]:
+                path = ProjectFiles(folder).find(Path(name))
+                resolved = resolve_links(path)
+                if resolved in seen:
+                    continue
+                with suppress(InputError):
+                    _, parent = _base(path)
+                    if self._dialect_of(parent, path.parent, seen | {resolved}) is dialect:
+                        return dialect
+        return None
 
     def _with_section_files(self, document: Document, folder: Path) -> Document:
         """Return a document with the settings of each section that it gives as JSON or as a JSON file.
@@ -408,6 +423,28 @@ class _NamedFileReader:
             if not implied.when and implied.value is not None
         ]
         self.unread += [(reference.launch, fact) for fact in facts]
+
+
+def _bases(document: Document, dialect: Dialect) -> list[tuple[str, Setting]]:
+    """Return the YAML files on which a document is built, each with the setting that names it."""
+    return [
+        (name, setting)
+        for setting in document.settings
+        if dialect.inherits and setting.name == dialect.inherits
+        for name in (setting.value if isinstance(setting.value, tuple) else (setting.value,))
+        if isinstance(name, str) and name.endswith((".yaml", ".yml"))
+    ]
+
+
+def _base(path: Path) -> tuple[str, Document]:
+    """Return the text of a file on which another is built, and its first document.
+
+    Raises:
+        InputError: it is not here, or cannot be read.
+    """
+    text = read_file(path, _LARGEST).decode("utf-8", "replace")
+    (document, *_) = readers.read(text, str(path))
+    return text, document
 
 
 @cache
