@@ -264,7 +264,8 @@ def _is_subsumed(finding: Finding, judgement: Judgement) -> bool:
 
 
 def _evidence_keys(finding: Finding) -> set[str]:
-    return {each.fact.key for each in finding.evidence if family(each.fact.key) not in ("train", "training")}
+    keys = {each.fact.key for each in finding.evidence}
+    return {key for key in keys if family(key) not in ("train", "training", "host")}
 
 
 def keys_of(finding: Finding) -> set[str]:

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from envcheck.core import versions
-from envcheck.core.facts import Kind, Known, Tri, package_key, package_name
+from envcheck.core.facts import Kind, Known, Tri, family, package_key, package_name
 from envcheck.core.rules import Clause, Rule, When
 from envcheck.knowledge.lint.problems import LintProblem
 from envcheck.knowledge.lint.subject import LintSubject
@@ -203,13 +203,15 @@ def _has_fine_case(subject: LintSubject, key: str, gap: Interval, rules: set[str
 def _repeats(subject: LintSubject) -> Iterator[LintProblem]:
     """Yield rules whose `repeats` names no rule that is more severe.
 
-    A finding of the atlas (`atlas:vllm:torch`) is named by the two packages that the rule is about.
+    A finding of the atlas (`atlas:vllm:torch`) is named by the two packages that the rule is about. The rule
+    may name the host too, on which the build of a package depends.
     """
     by_id = {rule.id: rule for rule in subject.known.rules}
     for rule in subject.known.rules:
         other = by_id.get(rule.repeats)
         of_atlas = rule.repeats.startswith("atlas:")
-        if of_atlas and keys_in(rule) == {package_key(name) for name in rule.repeats.split(":")[1:]}:
+        keys = {key for key in keys_in(rule) if family(key) != "host"}
+        if of_atlas and keys == {package_key(name) for name in rule.repeats.split(":")[1:]}:
             continue
         if rule.repeats and (other is None or other.severity.rank <= rule.severity.rank):
             message = f"repeats: expected a rule that is more severe; found {rule.repeats!r}"

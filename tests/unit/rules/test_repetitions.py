@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from envcheck.commands.judging import judge_inventory
+from envcheck.commands.loading import knowledge
 from envcheck.core.findings import Verdict
 from envcheck.rules import judge
 from envcheck.rules.atlas import without_repetitions
@@ -28,3 +30,11 @@ def test_a_warning_is_left_out_beside_the_error_that_it_repeats() -> None:
 def test_the_warning_stays_where_the_error_is_not_broken() -> None:
     assert "model-type-newer-than-transformers" not in broken("true")
     assert "model-type-without-own-code" in broken("true")
+
+
+def test_a_rule_that_names_the_host_is_left_out_beside_the_atlas_too() -> None:
+    versions = '[pkg]\nvllm = "0.8.5"\ntorch = "2.7.0"\n[host]\narch = "x86_64"\n'
+    judgement = judge_inventory(inventory(versions, knowledge()), knowledge(), None)
+
+    assert "atlas:vllm:torch" in {each.rule.id for each in judgement.findings}
+    assert "vllm-torch-pin" in {each.rule.id for each in judgement.repeated}
