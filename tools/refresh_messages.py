@@ -7,7 +7,7 @@ attribute or a parameter that a log reports as missing, which place sets such an
 pass such a parameter.
 
 For a package with many releases, only the newest of each minor is read, and the files name it by the minor;
-of one whose versions are dates, all releases are read.
+of one whose versions are dates, and of those whose releases differ within a minor, all releases are read.
 Messages that no release since 2024 raises are left out, and so are classes that no such release has.
 """
 
@@ -44,6 +44,9 @@ _SINCE = "2024-01-01"
 
 _OLDEST = {"transformers": "4.30"}
 """The oldest release that is read, by package, if older ones are no longer in use."""
+
+_EVERY_SINCE = {"sglang": "0.3"}
+"""The first of the releases that are all read, by package, if those of one minor differ much."""
 
 _MANY = 150
 
@@ -105,6 +108,14 @@ _RAISED: Mapping[str, tuple[str, ...]] = {
     "openrlhf": ("openrlhf/",),
     "peft": ("peft/",),
     "sentence-transformers": ("sentence_transformers/",),
+    "sglang": (
+        *("sglang/srt/server_args", "sglang/srt/configs/model_config", "sglang/srt/configs/load_config"),
+        *("sglang/srt/managers/scheduler", "sglang/srt/managers/tokenizer_manager", "sglang/srt/lora/"),
+        *("sglang/srt/model_executor/", "sglang/srt/model_loader/", "sglang/srt/entrypoints/engine"),
+        *("sglang/srt/hf_transformers_utils", "sglang/srt/utils", "sglang/srt/mem_cache/memory_pool"),
+        *("sglang/srt/distributed/parallel_state", "sglang/srt/models/registry", "sglang/utils"),
+        *("sglang/srt/layers/dp_attention", "sglang/srt/sampling/sampling_params"),
+    ),
     "torch": (
         *("torch/distributed/fsdp/", "torch/distributed/distributed_c10d", "torch/distributed/rendezvous"),
         *("torch/distributed/_composable/", "torch/distributed/checkpoint/", "torch/distributed/utils"),
@@ -242,6 +253,12 @@ _MEMBERS: Mapping[str, tuple[str, ...]] = {
     "ms-swift": ("swift/llm/argument/", "swift/trainers/", "swift/arguments/", "swift/rlhf_trainers/"),
     "openrlhf": ("openrlhf/trainer/", "openrlhf/models/", "openrlhf/datasets/"),
     "peft": ("peft/peft_model", "peft/config", "peft/mapping", "peft/utils/", "peft/tuners/lora/"),
+    "sglang": (
+        *("sglang/srt/server_args", "sglang/srt/managers/scheduler", "sglang/srt/managers/schedule_batch"),
+        *("sglang/srt/managers/tp_worker", "sglang/srt/managers/io_struct", "sglang/srt/entrypoints/engine"),
+        *("sglang/srt/sampling/sampling_params", "sglang/srt/configs/model_config"),
+        *("sglang/srt/model_executor/model_runner", "sglang/srt/managers/tokenizer_manager"),
+    ),
     "transformers": (
         *("transformers/cache_utils", "transformers/trainer", "transformers/training_args"),
         *("transformers/modeling_utils", "transformers/configuration_utils", "transformers/processing_utils"),
@@ -276,6 +293,11 @@ _GIVEN: Mapping[str, tuple[str, ...]] = {
     ),
     "openrlhf": ("openrlhf/",),
     "peft": ("peft/",),
+    "sglang": (
+        *("sglang/srt/managers/scheduler", "sglang/srt/managers/tp_worker", "sglang/srt/entrypoints/engine"),
+        *("sglang/srt/model_executor/model_runner", "sglang/srt/managers/tokenizer_manager"),
+        *("sglang/srt/server_args", "sglang/srt/managers/schedule_batch"),
+    ),
     "transformers": (
         *("transformers/trainer", "transformers/training_args", "transformers/modeling_utils"),
         *("transformers/integrations/", "transformers/quantizers/", "transformers/generation/utils"),
@@ -334,6 +356,9 @@ def labels(reader: PackageReader) -> dict[str, str]:
     dated = all(int(version.partition(".")[0]) >= _OLDEST_YEAR for version in reader.by_version)
     if len(reader.by_version) <= _MANY or dated:
         return {version: version for version in reader.by_version}
+    if first := parse(_EVERY_SINCE.get(reader.name, "")):
+        since = {version: parse(version) for version in reader.by_version}
+        return {version: version for version, parsed in since.items() if parsed and parsed >= first}
     oldest = parse(_OLDEST.get(reader.name, "0"))
     last = {}
     for version in reader.by_version:
