@@ -83,7 +83,8 @@ class _Meaning(NamedTuple):
 
     `source` is searched in the line that raised it, and `none` is matched with the expression that is None
     there, unless the line does not tell. `file` is searched in the files of the traceback. So is `through`,
-    in `file in function`, but a log that shows no frames does not speak against it.
+    in `file in function`, but a log that shows no frames does not speak against it. `below` is searched in
+    the whole text, for a message whose further lines tell causes apart.
     """
 
     exception: str
@@ -92,6 +93,7 @@ class _Meaning(NamedTuple):
     none: re.Pattern[str]
     file: re.Pattern[str]
     through: re.Pattern[str]
+    below: re.Pattern[str]
     form: FailureForm
 
     @classmethod
@@ -108,12 +110,13 @@ class _Meaning(NamedTuple):
             compiled("none"),
             compiled("file"),
             compiled("through"),
+            compiled("below"),
             _form(row),
         )
 
     def may_be_of(self, raised: Raised, text: str) -> bool:
         """Return whether nothing that the log shows of an exception, in this text, speaks against it."""
-        if not self.source.search(raised.source):
+        if not (self.source.search(raised.source) and self.below.search(text)):
             return False
         if self.none.pattern and (none := none_in(raised)) and not self.none.fullmatch(none):
             return False

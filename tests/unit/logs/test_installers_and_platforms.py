@@ -216,3 +216,19 @@ def test_builds_that_conda_does_not_have_are_not_called_a_clash(explained: Expla
     assert "exact builds" in builds
     assert "no channel that was asked" in names
     assert "exclude each other" in clash
+
+
+def test_a_file_that_a_build_could_not_fetch_is_why_it_failed(explained: Explain) -> None:
+    log = (
+        "      Guessing wheel URL:  https://github.com/Dao-AILab/flash-attention/releases/download/x.whl\n"
+        "      error: {}\n"
+        "      [end of output]\n"
+        "  ERROR: Failed building wheel for flash-attn\n"
+    )
+
+    cut = answer(explained(log.format("<urlopen error [Errno 104] Connection reset by peer>")))
+    other = answer(explained(log.format("command '/usr/bin/gcc' failed with exit code 1")))
+
+    assert cut.startswith("Failed: error: <urlopen error [Errno 104]")
+    assert "could not be downloaded" in cut
+    assert "could not be downloaded" not in other

@@ -338,7 +338,9 @@ def test_a_message_means_what_its_row_says(row: dict[str, Any]) -> None:
     name, _, message = row["text"].partition(": ")
 
     place = Frame(row["place"], 3, row.get("function", "read")) if "place" in row else None
-    found = LOOK.statements.meaning(Raised(name, message, place, row.get("example", "")))
+    found = LOOK.statements.meaning(
+        Raised(name, message, place, row.get("example", "")), row.get("shown", "")
+    )
 
     assert found is not None
     assert (found.means, found.kind) == (row["means"], row.get("kind", "unknown"))
@@ -689,3 +691,41 @@ def test_the_seconds_of_a_docker_build_are_no_part_of_its_lines() -> None:
     assert len({cause and cause.event.text for cause in causes}) == 1
     assert causes[0] is not None
     assert clashing_requirements(causes[0].event.text)[0] == "a 1 requires c==4.50.0"
+
+
+def test_a_launcher_that_ends_its_processes_is_a_failure_of_unknown_cause() -> None:
+    line = "[2024-11-29 07:06:01,711] [INFO] [launch.py:319:sigkill_handler] Killing subprocess 12476\n"
+    ended = diagnosed(line)
+    told = diagnosed(f"{line}[launch.py:325:sigkill_handler] ['python'] exits with return code = -9\n")
+
+    assert ended.failed
+    assert ended.cause is not None
+    assert ended.cause.kind == "unknown"
+    assert told.cause is not None
+    assert told.cause.kind == "killed"
+
+
+def test_an_exception_that_ray_cannot_carry_is_one() -> None:
+    shown = "(Runner pid=21) User exception type <class 'pydantic_core.ValidationError'> in RayTaskError "
+    found = diagnosed(f"{shown}can't be subclassed! This exception is raised as RayTaskError only.\n")
+
+    assert found.cause is not None
+    assert found.cause.event.form is not None
+    assert "could not carry" in found.cause.event.form.means
+
+
+def test_kernels_that_do_not_fit_the_gpu_are_told_from_those_that_were_not_built() -> None:
+    said = "NotImplementedError: No operator found for `memory_efficient_attention_forward` with inputs:\n"
+    lines = (
+        '  File "/opt/lib/python3.11/site-packages/xformers/dispatch.py", line 55, in run\n    raise X(msg)\n'
+    )
+    reasons = "`cutlassF-pt` is not supported because:\n    {}\n"
+    log = f"Traceback (most recent call last):\n{lines}{said}{reasons}"
+
+    built = diagnosed(log.format("operator wasn't built - see `python -m xformers.info`")).cause
+    new = diagnosed(log.format("your GPU has capability (12, 0) (too new)")).cause
+
+    assert built is not None
+    assert built.kind == "version"
+    assert new is not None
+    assert new.kind == "open"
