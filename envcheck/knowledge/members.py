@@ -211,6 +211,19 @@ def releases_with_parameter(texts: Mapping[str, str], function: str, keyword: st
     return tuple(row for row in releases_by_parameters(texts, function) if taken.search(row.has))
 
 
+_ANY_NUMBER = 99
+"""Positional arguments of a function that takes any number of them."""
+
+
+def most_positional(parameters: str) -> int:
+    """Return how many positional arguments a list of parameters takes at most: 2 of `(self, logs, *, x=)`."""
+    names = [each.strip() for each in parameters.strip("()").split(",") if each.strip()]
+    if any(re.match(r"\*\w", each) for each in names):
+        return _ANY_NUMBER
+    ends = [number for number, each in enumerate(names) if each.startswith("*")]
+    return ends[0] if ends else len(names)
+
+
 def _own_parameter(texts: Mapping[str, str], function: str, keyword: str) -> Iterator[Membership]:
     """Yield the releases in which a package's own function takes a keyword, those in a row as one span."""
     taken = re.compile(rf"[ ,]{re.escape(keyword)}(?:=|,|$)")

@@ -22,7 +22,7 @@ _BARE_ATTRIBUTE = re.compile(r"[a-z_]\w{3,}$")
 
 _CALL = re.compile(
     r"(?P<function>\w+(?:\.\w+)?)\(\) (?:"
-    r"takes (?:from )?\d+ (?:to \d+ )?positional arguments? but \d+ (?:was|were) given"
+    r"takes (?:from )?\d+ (?:to \d+ )?positional arguments? but (?P<given>\d+) (?:was|were) given"
     r"|missing \d+ required (?:positional|keyword-only) arguments?: "
     r"|got an unexpected keyword argument '(?P<keyword>\w+)'"
     r"|got multiple values for argument )"
@@ -107,13 +107,20 @@ class RefusedConfiguration(NamedTuple):
 class RefusedCall(NamedTuple):
     """Function, the keyword that it does not take (empty for another mistake), and the innermost frame.
 
-    `too_many` says that it got more positional arguments than it takes.
+    `given` is the number of positional arguments that it got, `self` among them, if they were too many.
+    `written` says that the line of that frame calls the function with arguments that it writes out.
     """
 
     function: str
     keyword: str
     place: Frame | None
-    too_many: bool = False
+    given: int = 0
+    written: bool = False
+
+    @property
+    def too_many(self) -> bool:
+        """Return whether the function got more positional arguments than it takes."""
+        return self.given > 0
 
 
 def raised_texts(event: Event) -> tuple[RaisedText, ...]:
@@ -197,8 +204,11 @@ def refused_call(event: Event) -> RefusedCall | None:
             function = found["function"]
             if function == "__init__" and len(made := {*_MADE.findall(raised.source)}) == 1:
                 function = f"{made.pop()}.__init__"  # Python before 3.10 leaves the class out
-            too_many = bool(re.search(r"\) takes ", found[0]))
-            return RefusedCall(function, found["keyword"] or "", raised.place, too_many)
+            name = function.removesuffix(".__init__").rpartition(".")[2]
+            call = re.search(rf"\b{re.escape(name)}\((?P<arguments>.*)", raised.source)
+            written = call is not None and "*" not in call["arguments"]
+            given = int(found["given"] or 0)
+            return RefusedCall(function, found["keyword"] or "", raised.place, given, written)
     return None
 
 

@@ -20,7 +20,7 @@ from envcheck.logs.own_code import checked_out, own_code
 _FOLDERS = ("site-packages/", "dist-packages/")
 _NAME_OF_MODULE = re.compile(
     r"cannot import name '(?P<name>[^']+)' from (?P<half>partially )?[^']{0,30}'(?P<module>[\w.]+)'"
-    r"(?: \((?P<location>[^()\n]{1,1000})\))?"
+    r"(?: \(most likely due to a circular import\))?(?: \((?P<location>[^()\n]{1,1000})\))?"
 )
 _ATTRIBUTE = re.compile(
     r"(?P<half>partially )?(?:initialized )?module (?P<quote>'?)(?P<module>[\w.]+)(?P=quote) "
@@ -49,6 +49,9 @@ _DISPATCHERS = (
 """Files whose functions call others with whatever they were given."""
 
 
+MODELS_OWN = "the model's own code"
+"""What stands for a distribution if a frame is in the code of a model's repository."""
+
 PYTHON = "python"
 """What lacks a name of the standard library."""
 
@@ -67,6 +70,7 @@ class MissingName(NamedTuple):
     dictionary that holds a refused argument, if the failing line passes it on by `**`. `lazily` says that of
     `asks` it is only known that its lazy import failed: a package that it imports may be the one that asks.
     `unpickled` says that the module is that of an object which was read from another process or a file.
+    `tree` is the folder from which a half imported package comes, if it is none of installed packages.
     """
 
     kind: str
@@ -84,6 +88,7 @@ class MissingName(NamedTuple):
     asker: str = ""
     lazily: bool = False
     unpickled: bool = False
+    tree: str = ""
 
     @property
     def plain_word(self) -> bool:
@@ -246,7 +251,31 @@ def _missing(kind: str, found: re.Match[str], asks: str, distributions: Mapping[
     folder = location == "unknown location" and not of_python
     file = location if "/" in location or "\\" in location else ""
     half = bool(groups.get("half"))
-    return MissingName(kind, name, module, lacks, asks, inside, half=half, file=file, folder=folder)
+    tree = _source_tree(location, root) if half else ""
+    return MissingName(
+        kind, name, module, lacks, asks, inside, half=half, file=file, folder=folder, tree=tree
+    )
+
+
+def _source_tree(location: str, root: str) -> str:
+    """Return the folder that holds a package's folder, if that is not one of installed packages."""
+    folder = re.match(rf"(?P<tree>.+?)[/\\]{re.escape(root)}[/\\]", location)
+    installed = any(part in location.replace("\\", "/") for part in _FOLDERS)
+    return folder["tree"] if folder and not installed else ""
+
+
+def passer_of(event: Event, package: str, distributions: Mapping[str, str]) -> str | None:
+    """Return the distribution whose code calls a package in the innermost frames, empty for the user's own.
+
+    None if the log does not show it.
+    """
+    files = re.findall(r'File "([^"\n]{1,1000})", line', event.text)
+    while files:
+        place = Frame(files.pop(), 0, "")
+        found = package_of(place, distributions)
+        if found != package and not place.file.startswith(f"{package}/"):
+            return None if place.file.startswith("<") else found
+    return None
 
 
 def distribution_of(module: str, distributions: Mapping[str, str]) -> str:
@@ -262,7 +291,7 @@ def package_of(place: Frame | None, distributions: Mapping[str, str]) -> str:
     if place is None:
         return ""
     if "/transformers_modules/" in f"/{place.file}".replace("\\", "/"):
-        return "the model's own code"
+        return MODELS_OWN
     if built := _BUILT.search(place.file):
         return normalised(built[1])
     for folder in _FOLDERS:

@@ -27,6 +27,11 @@ _CHECKED_OUT = (
 """Libraries that are often run from a checkout, which counts as the library."""
 
 _IN_CHECKOUT = re.compile(rf"(?:^|/)(?=([\w.-]+)/({'|'.join(_CHECKED_OUT)})/)")
+_FROM_ROOT = re.compile(
+    rf"({'|'.join(name for name in _CHECKED_OUT if name != 'datasets')})/(?:\w+/)+\w+\.py$"
+)
+"""A path that begins with a library's own folder, whose beginning was left out or is the current folder."""
+
 _OF_BRANCH = re.compile(r"[-_.](?:main|master|dev|v?\d[\w.]*)$")
 
 
@@ -35,6 +40,8 @@ def checked_out(file: str) -> str:
 
     A path of which a person left the beginning out, `.../transformers/trainer.py`, counts as well.
     """
+    if from_root := _FROM_ROOT.match(file):
+        return from_root[1]
     for found in _IN_CHECKOUT.finditer(file):
         folder = "".join(filter(str.isalnum, _OF_BRANCH.sub("", found[1]).lower()))
         # ms-swift, Megatron-LM, lm-evaluation-harness

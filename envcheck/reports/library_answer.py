@@ -30,7 +30,12 @@ class LibraryAnswer(NamedTuple):
     code asks for, while the object's class is another project's. `asked` says that the log shows who asks.
     `symbols` are the releases of torch that define a symbol which a compiled extension needs. `auto_classes`
     are the Auto classes that load a model of a configuration which another one, `refused_by`, does not.
-    `unsure` says that only the end of the class's name points to the package.
+    `unsure` says that only the end of the class's name points to the package. `by_position` says that a call
+    had other positional arguments than the function takes: `members` are then the parameters in all releases,
+    and `fitting` those of them that take as many. `undefined_in` is the package whose own code uses a name
+    that it does not define, and `lacking` the one whose own code asks its own class, `lacks_in`, for what
+    that does not have. `calling` is the package whose line calls a function with other arguments than it
+    takes. `other_model` is the type of model whose code got the configuration of another.
     """
 
     raises: tuple[FoundRaise, ...] = ()
@@ -49,6 +54,18 @@ class LibraryAnswer(NamedTuple):
     auto_classes: tuple[Membership, ...] = ()
     refused_by: str = ""
     unsure: bool = False
+    by_position: bool = False
+    fitting: tuple[Membership, ...] = ()
+    undefined_in: str = ""
+    lacking: str = ""
+    lacks_in: str = ""
+    calling: str = ""
+    other_model: str = ""
+
+    @property
+    def having(self) -> tuple[Membership, ...]:
+        """Return the releases that have what is missing, or take what was passed."""
+        return self.fitting if self.by_position else self.members
 
 
 def of_some_releases(places: Sequence[SetAttribute]) -> bool:
@@ -81,8 +98,10 @@ def library_lines(library: LibraryAnswer, inventory: Inventory, message: str = "
             yield f"    takes   {has.package} {has.releases}: {has.owner}{_shortened(has.has)}"
         else:
             yield f"    has it  {has.package} {has.releases}: {has.owner}.{has.has}"
-    if any(is_stated(has, inventory) for has in library.members):
+    if any(is_stated(has, inventory) for has in library.having):
         yield f"    advice  {_ADVICE_ON_ANOTHER}"
+    elif library.fitting:
+        yield f"    advice  {_advice_on_fitting(library)}"
     elif library.members:
         if_its = f"if it is the function of {library.members[0].package}: " if library.own else ""
         yield f"    advice  {if_its}{_advice_on_members(library.members, asked=library.asked)}"
@@ -146,6 +165,13 @@ def _advice_on_members(members: Sequence[Membership], *, asked: bool) -> str:
     )
 
 
+def _advice_on_fitting(library: LibraryAnswer) -> str:
+    """Return which releases take as many arguments as they got, or what else to do."""
+    which = " or ".join(f"{has.package} {has.releases}" for has in library.fitting[:_FEW])
+    others = "a release of the package that calls it which passes fewer"
+    return f"install {which}, which takes as many, or {others}; delete copies that an older release made"
+
+
 def _condition_lines(row: RaisedRow, *, instructs: bool) -> Iterator[str]:
     """Yield when a library raises a message, in words, and what to change so that it does not."""
     if not row.condition:
@@ -187,11 +213,58 @@ def _given_lines(library: LibraryAnswer) -> Iterator[str]:
     elif library.places:
         yield "    advice  only objects that went through there have it: go that way, or meet its condition"
     yield from _class_lines(library)
+    yield from _fault_lines(library)
     for place in library.optional:
         yield f"    import  {place.package} {place.releases}: {place.file}, only {place.condition}"
         yield "    advice  install the package that the condition asks for, in a release that fits"
     yield from _keyword_lines(library)
     yield from _auto_class_lines(library)
+
+
+def _fault_lines(library: LibraryAnswer) -> Iterator[str]:
+    """Yield what it means that a library's own code fails on a name, a call or a configuration."""
+    for package, means, advice in (
+        (library.undefined_in, _OF_UNDEFINED, _ON_UNDEFINED),
+        (library.lacking, _OF_LACKING, _ON_LACKING),
+        (library.calling, _OF_CALLING, _ON_CALLING),
+        (library.other_model, _OF_OTHER_MODEL, _ON_OTHER_MODEL),
+    ):
+        if package:
+            yield f"    means   {means.format(package, library.lacks_in)}"
+            yield f"    advice  {advice.format(package, library.lacks_in)}"
+
+
+_OF_UNDEFINED = (
+    "{0}'s own code uses a name that is not defined there: a fault of this release, or an import in that "
+    "file that failed before and was passed over"
+)
+_ON_UNDEFINED = (
+    "Upgrade {0}, or go back to the release before. If the name is that of a compiled part (ops, _C, cuda), "
+    "import that part alone: the error shows why it was not loaded, mostly that it was built for another "
+    "torch, or, in a checkout, not at all"
+)
+_OF_LACKING = (
+    "{0}'s own code asks its class {1} for this, and nothing set it on the way that ran: a fault of this "
+    "release, a mode that the line was not made for, or files of two releases in one folder"
+)
+_ON_LACKING = (
+    "Upgrade {0}, or go back to the release before; or leave out the option that leads to the line that "
+    "failed. A class of your own that derives from {1} has to call its __init__"
+)
+_OF_CALLING = (
+    "a line of {0} calls a function with other arguments than what ran takes: it was written for another "
+    "release of the called package, or that function was replaced by a patch"
+)
+_ON_CALLING = (
+    "Upgrade {0}, or take the release of the called package that {0} names in its requirements; without "
+    "patches of other packages if some replace the function"
+)
+_OF_OTHER_MODEL = "the code of the model type {0} was given the configuration of another type"
+_ON_OTHER_MODEL = (
+    "Load the checkpoint with the class that its config.json names (architectures), or with an Auto class; "
+    "or give this class a checkpoint of {0}. A configuration of your own that stands for it needs this "
+    "attribute as well"
+)
 
 
 def _auto_class_lines(library: LibraryAnswer) -> Iterator[str]:

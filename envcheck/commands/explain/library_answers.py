@@ -16,7 +16,7 @@ from envcheck.core.facts import Inventory, package_key
 from envcheck.host.package_files import source_texts, text_of
 from envcheck.knowledge import given, members, raised
 from envcheck.knowledge.auto_classes import classes_that_load
-from envcheck.knowledge.given import SetAttribute
+from envcheck.knowledge.given import ClassWith, SetAttribute
 from envcheck.knowledge.members import Membership
 from envcheck.knowledge.names import modules_that_define, modules_with
 from envcheck.knowledge.torch_symbols import releases_that_define
@@ -69,14 +69,44 @@ def answer(
         common = tuple(ending for ending, row in families.items() if row.get("common"))
         if found is not None and attribute.owner.endswith(common):
             found = found._replace(unsure=_is_known_by_its_ending(attribute, found.members, named | {asks}))
+        if found is None and (model := _other_model(attribute)):
+            found = LibraryAnswer(other_model=model)
+        if (
+            found is None
+            and asks
+            and attribute.owner
+            and has_class(asks, attribute.owner)
+            and not _means(cause)
+        ):
+            found = LibraryAnswer(lacking=asks, lacks_in=attribute.owner)
         sure = found is not None and found.members and not found.unsure
         return found if found is None or sure or not _means(cause) else None
     if name := library_questions.undefined_name(cause.event):
-        return _on_name(name, distributions)
+        found = _on_name(name, distributions)
+        return None if found is not None and found.undefined_in and _means(cause) else found
     if call := library_questions.refused_call(cause.event):
         found = _on_call(call, missing_names.packages_in(cause.event, distributions))
+        caller = missing_names.package_of(call.place, distributions)
+        if found is None and _is_called_by_library(call, caller):
+            found = LibraryAnswer(calling=caller)
         return found if found is None or found.members or not _means(cause) else None
     return _on_messages(cause, distributions, named)
+
+
+_OF_MODEL = re.compile(r"/transformers/models/(?P<type>\w+)/modeling_\w+\.py$")
+
+
+def _other_model(missing: MissingAttribute) -> str:
+    """Return the type of model whose code reads an attribute of another type's configuration; empty if none.
+
+    The class of the configuration has to be one of transformers, in the folder of another type.
+    """
+    found = _OF_MODEL.search(f"/{missing.place.file}".replace("\\", "/")) if missing.place else None
+    if found is None or not missing.owner.endswith("Config"):
+        return ""
+    modules = [module for module, _ in modules_with(text_of("names", "transformers"), missing.owner)]
+    homes = {each.split(".")[2] for each in modules if each.startswith("transformers.models.")} - {"auto"}
+    return found["type"] if homes and found["type"] not in homes else ""
 
 
 def _means(cause: Cause) -> bool:
@@ -113,18 +143,19 @@ def with_kind(cause: Cause, library: LibraryAnswer) -> Cause:
     """Return the cause; its kind says that a library's check or a difference between releases explains it."""
     if library.members or library.passed or library.defined or library.outdated or library.symbols:
         return cause if library.own or library.unsure else cause._replace(kind="version")
+    if library.undefined_in or library.lacking or library.calling:
+        return cause._replace(kind="open" if cause.kind == "unknown" else cause.kind)
     if library.optional:
         return cause._replace(kind="missing")
     if library.places:
         return cause._replace(kind="version" if of_some_releases(library.places) else "unset")
-    if library.refused or library.derived or library.classes:
+    if library.refused or library.derived or library.classes or library.other_model:
         return cause._replace(kind="setting")
     alone = len(cause.event.exceptions) == 1  # else the one before it says why
     by_place = cause.kind == "code" and cause.event.form is None  # which the text of a library outweighs
     told = cause.kind == "unknown" or by_place
-    if told and library.raises and (alone or library.raises[0].row.is_check):
-        return cause._replace(kind="check")
-    return cause
+    is_check = told and library.raises and (alone or library.raises[0].row.is_check)
+    return cause._replace(kind="check") if is_check else cause
 
 
 def _on_configuration(refused: RefusedConfiguration) -> LibraryAnswer | None:
@@ -150,15 +181,17 @@ def _on_name(undefined: UndefinedName, distributions: Mapping[str, str]) -> Libr
         found = given.optional_name(text_of("given", package), place.file, name)
         if found:
             return LibraryAnswer(optional=(found._replace(package=package),))
+    of_library = not own_code(place) and package not in ("", missing_names.MODELS_OWN)
+    faulty = LibraryAnswer(undefined_in=package) if of_library else None
     if own_code(place) or not _is_telling(name):
-        return None
+        return faulty
     defined = [
         Membership(package, path, releases, "")
         for package, text in texts_in("names").items()
         if package != missing_names.PYTHON
         for path, releases in modules_that_define(text, name)
     ]
-    return LibraryAnswer(defined=tuple(defined)) if len({each.package for each in defined}) == 1 else None
+    return LibraryAnswer(defined=tuple(defined)) if len({each.package for each in defined}) == 1 else faulty
 
 
 _PLAIN_WORD = re.compile(r"[A-Z][a-z]+$")
@@ -176,6 +209,13 @@ def _packages_meant(missing: MissingAttribute, asks: str, named: frozenset[str])
         return named | {asks} if own else None
     plain = missing.place is not None and _PLAIN_WORD.match(missing.owner)
     return named if plain else None
+
+
+def has_class(package: str, name: str) -> bool:
+    """Return whether a package has a class of this name in some release."""
+    return any(
+        _has_class(text_of(folder, package), MissingAttribute(name, "")) for folder in ("members", "given")
+    )
 
 
 def _has_class(text: str, missing: MissingAttribute) -> bool:
@@ -231,6 +271,7 @@ def _on_attribute(
     derived = members.derived_classes_with(texts, missing.owner, missing.name) if missing.owner else ()
     known = {has.owner for has in derived}
     beside = tuple(each for each in beside if each.name not in known)
+    derived, beside = _named_by_file(derived, beside, missing)
     if derived or beside:  # then an object of one of these classes is meant, not one that was changed later
         places = tuple(place for place in places if place.own)
     all_texts = (*texts.items(), *given_texts.items())
@@ -248,6 +289,22 @@ def _on_attribute(
         outdated=outdated,
         asked=missing.place is not None,
     )
+
+
+_OF_FILE = re.compile(r"(?:^|/)([a-z\d]{2,})_(?:trainer|config|args|arguments)\.py$")
+"""A file whose name begins with that of the method it is about: `dpo_trainer.py`."""
+
+
+def _named_by_file(
+    derived: tuple[Membership, ...], beside: tuple[ClassWith, ...], missing: MissingAttribute
+) -> tuple[tuple[Membership, ...], tuple[ClassWith, ...]]:
+    """Return the classes of the method that the failing file is about, if there are any: `DPOConfig`."""
+    found = _OF_FILE.search(missing.place.file.replace("\\", "/")) if missing.place is not None else None
+    if found is None:
+        return derived, beside
+    ours = tuple(has for has in derived if has.owner.lower().startswith(found[1]))
+    classes = tuple(one for one in beside if one.name.rpartition(".")[2].lower().startswith(found[1]))
+    return (ours, classes) if ours or classes else (derived, beside)
 
 
 def _is_known_by_its_ending(
@@ -379,7 +436,11 @@ def _on_call(call: RefusedCall, callers: frozenset[str]) -> LibraryAnswer | None
         if call.too_many:
             found = _without_any_number(found)
         by_user = len({has.package for has in found}) == 1 and own_code(call.place)
-        return LibraryAnswer(members=_libraries_first(found), own=by_user) if found else None
+        members_found = _libraries_first(found)
+        fitting = tuple(has for has in members_found if _is_fitting(has, call))
+        if not found:
+            return None
+        return LibraryAnswer(members=members_found, own=by_user, by_position=True, fitting=fitting)
     if found := members.releases_with_parameter(texts, call.function, call.keyword):
         return LibraryAnswer(members=_libraries_first(found))
     passing = given.packages_that_pass(texts_in("given"), call.keyword)
@@ -396,6 +457,24 @@ def _on_call(call: RefusedCall, callers: frozenset[str]) -> LibraryAnswer | None
 
 _OF_SETTINGS = re.compile(r"(?:Config|Configuration|Arguments|Args)\.__init__$")
 """Constructor of a class that holds settings."""
+
+
+def _is_called_by_library(call: RefusedCall, caller: str) -> bool:
+    """Return whether a library's own line writes out a call of a method of a library's class.
+
+    A function that is in no class, or in one that no library has, may be the user's, which libraries call.
+    """
+    owner = call.function.rpartition(".")[0]
+    if call.keyword or not (call.written and owner) or caller in ("", missing_names.MODELS_OWN):
+        return False
+    known = _is_defined(texts_in("members"), MissingAttribute(owner, ""))
+    return known and not own_code(call.place)
+
+
+def _is_fitting(has: Membership, call: RefusedCall) -> bool:
+    """Return whether the function in these releases takes as many positional arguments as it got."""
+    same = has.owner == call.function or has.owner.rpartition(".")[2] == call.function
+    return same and call.given > 0 and call.given <= members.most_positional(has.has)
 
 
 def _without_any_number(found: tuple[Membership, ...]) -> tuple[Membership, ...]:

@@ -47,7 +47,7 @@ def _kind_by_import(cause: Cause, missing: MissingAnswer) -> str | None:
     """Return the kind of a failed import if it is not one of releases or of what is installed at all."""
     name = missing.missing
     if name.unpickled or name.half:
-        return "open" if name.unpickled else "unknown" if name.asks else "code"
+        return "open" if name.unpickled or name.tree else "unknown" if name.asks else "code"
     if name.folder or _of_own_installation(cause, name):
         of_root = "." not in name.module
         return "missing" if (of_root if name.folder else missing.is_known) else "open"
@@ -89,6 +89,7 @@ def missing_answer(
     if missing.lazily and not any(missing_names.ranges_in_atlas(missing, known.matrix.atlas())):
         missing = missing._replace(asks="")
     distributions = missing_names.distributions_by_module(tables)
+    missing = _with_passer(missing, cause, distributions)
     shown = missing_names.packages_named(cause.event.text, distributions) if cause else frozenset()
     rules = tuple(missing_names.rules_on(missing, known.matrix, shown)) if missing.installed else ()
     published = {
@@ -122,6 +123,22 @@ def missing_answer(
         spelt=_asks_names(missing, names.spelt_in) or "",
         wrote_lines=_wrote_lines(missing, log_text, tables),
     )
+
+
+def _with_passer(missing: MissingName, cause: Cause | None, distributions: Mapping[str, str]) -> MissingName:
+    """Return the missing name; if a package only hands an argument to its own function, with who passed it.
+
+    So `vllm.LLM(**kwargs)` hands to vLLM's EngineArgs what the caller of LLM wrote.
+    """
+    owner = missing.module.rpartition(".")[0]
+    if missing.kind != "argument" or not (missing.asks and owner) or cause is None:
+        return missing
+    if not library_answers.has_class(missing.asks, owner):
+        return missing
+    passer = missing_names.passer_of(cause.event, missing.asks, distributions)
+    if passer is None:
+        return missing
+    return missing._replace(asks=passer, own=not passer)
 
 
 def _wrote_lines(

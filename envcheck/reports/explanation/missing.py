@@ -64,6 +64,9 @@ def _advice(answer: MissingAnswer, cause: Cause, explanation: Explanation) -> It
 def _advice_on_part(answer: MissingAnswer, cause: Cause) -> Iterator[str]:
     """Yield what to do about a name or a module that an installed package lacks."""
     missing = answer.missing
+    if missing.tree:
+        yield _ON_TREE
+        return
     means = cause.event.form and cause.event.form.means
     certain = answer.has_it or answer.in_every_release or answer.in_no_release
     differ = answer.ranges and not (certain or _of_itself(missing))
@@ -86,6 +89,13 @@ def _quotes_import_of(module: str, cause: Cause) -> bool:
     package = module.partition(".")[0]
     return any(f"Failed to import {package}." in raised.message for raised in cause.event.exceptions)
 
+
+_ON_TREE = (
+    "Python looks into the folder of the script, or the current one, first: a source tree there hides the "
+    "installed package and lacks its compiled modules. Start from another folder; or install the tree itself "
+    "(pip install -e .), which builds them. If it is your own folder of that name, rename it; if it is the "
+    "tree that you mean, an import above failed or goes in a circle"
+)
 
 _ON_UNPICKLED = (
     "it was sent by another process, or lies in a file that is loaded. Processes that are spawned, as on "
@@ -242,11 +252,7 @@ def missing_sentence(answer: MissingAnswer, explanation: Explanation) -> str:
     cause = explanation.diagnosis.cause
     differs = cause is not None and cause.kind == "version"
     if missing.half:
-        library, own = (
-            "an import of it failed before, or goes in a circle",
-            "a circular import, or a file of yours with its name",
-        )
-        return f"{missing.module} was still being imported: {library if missing.asks else own}"
+        return _half_imported(missing)
     asker = hide_secrets(missing.asker) if missing.own else ""
     asks = with_version(missing.asks, report) if missing.asks else asker
     if missing.kind == "argument" and answer.takes:
@@ -263,6 +269,20 @@ def missing_sentence(answer: MissingAnswer, explanation: Explanation) -> str:
     if missing.kind == "module" and not missing.installed:
         return _not_installed(answer, asks)
     return _lacking_sentence(answer, asks, explanation)
+
+
+def _half_imported(missing: MissingName) -> str:
+    """Return what is said of a package that was still being imported, and from where, if that tells why."""
+    if missing.tree:
+        return (
+            f"{missing.module} is imported from the folder {hide_secrets(missing.tree)}, not as an installed "
+            f"package, and has no {missing.name} there"
+        )
+    library, own = (
+        "an import of it failed before, or goes in a circle",
+        "a circular import, or a file of yours with its name",
+    )
+    return f"{missing.module} was still being imported: {library if missing.asks else own}"
 
 
 def _lacking_sentence(answer: MissingAnswer, asks: str, explanation: Explanation) -> str:

@@ -55,10 +55,12 @@ def _headline(explanation: Explanation) -> str:
         return known_headline(known, cause, explanation)
     if said := _what_was_not_there(cause, explanation):
         return f"Failed: {said}"
-    unknown = ", cause not known" if explanation.code == UNEXPLAINED else ""
+    unknown = "" if explanation.code != UNEXPLAINED else ", cause not known"
+    unknown = _SEVERAL if cause.kind == "open" else unknown
     return f"Failed{unknown}: {event_text(cause, SHORT)}{_who_has_attribute(explanation)}"
 
 
+_SEVERAL = "; several causes have this text"
 _ONLY_CONSEQUENCES = "this log contains only consequences"
 
 

@@ -89,5 +89,5 @@ def frame_text(frame: Frame) -> str:
     if file == frame.file and own_code(frame):
         file = file.rpartition("/")[2]
     elif library := checked_out(file.replace("\\", "/")):
-        file = f"{library}/{file.replace(chr(92), '/').rpartition(f'/{library}/')[2]}"
+        file = f"{library}/{f'/{file}'.replace(chr(92), '/').rpartition(f'/{library}/')[2]}"
     return f"{file}:{frame.line}" + (f" in {frame.name}" if frame.name else "")

@@ -286,3 +286,95 @@ def test_what_models_lost_in_a_release_is_told_of_classes_that_end_like_models(e
     assert remote.code == 1
     assert own.code == 3  # the name alone says little
     assert "PreTrainedModel" not in answer(explained(said.format("RewardHead")))
+
+
+def test_the_release_that_takes_as_many_arguments_is_advised(explained: Explain) -> None:
+    asked = (f"{SITE}/transformers/trainer.py", 3033, "_maybe_log", "self.log(logs, start_time)")
+    said = traceback("TypeError: DPOTrainer.log() takes 2 positional arguments but 3 were given", asked)
+
+    old, new = answer(explained(said, trl="0.12.1")), answer(explained(said, trl="0.13.0"))
+
+    assert "install trl from 0.13.0 on, which takes as many" in old
+    assert "has it, so it is not what ran" not in old
+    assert "has it, so it is not what ran" in new
+
+
+def test_the_class_that_the_failing_file_is_about_is_expected(explained: Explain) -> None:
+    said = "AttributeError: 'TrainingArguments' object has no attribute 'model_init_kwargs'"
+
+    def asked_in(file: str) -> str:
+        frame = (f"{SITE}/trl/trainer/{file}", 467, "__init__", "if args.model_init_kwargs is None:")
+        return answer(explained(traceback(said, frame)))
+
+    assert "DPOConfig" in asked_in("dpo_trainer.py")
+    assert "KTOConfig" not in asked_in("dpo_trainer.py")
+    assert "KTOConfig" in asked_in("kto_trainer.py")
+
+
+def test_who_calls_a_package_passes_what_that_only_hands_on(explained: Explain) -> None:
+    said = "TypeError: EngineArgs.__init__() got an unexpected keyword argument 'worker_use_ray'"
+    inner = (f"{SITE}/vllm/entrypoints/llm.py", 210, "__init__", "engine_args = EngineArgs(")
+    outer = (
+        f"{SITE}/openrlhf/trainer/ray/vllm_engine.py",
+        58,
+        "__init__",
+        "self.llm = vllm.LLM(*args, **kwargs)",
+    )
+    own = ("/home/me/serve.py", 3, "<module>", "llm = vllm.LLM(model, worker_use_ray=True)")
+
+    by_package = answer(explained(traceback(said, outer, inner))).splitlines()[0]
+    by_user = answer(explained(traceback(said, own, inner))).splitlines()[0]
+
+    assert by_package.startswith("Failed: openrlhf passes worker_use_ray to EngineArgs.__init__()")
+    assert "vllm passes" not in by_user
+    assert "openrlhf" not in by_user
+
+
+def test_code_of_one_model_may_get_the_configuration_of_another(explained: Explain) -> None:
+    def read_of(configuration: str) -> str:
+        said = f"AttributeError: '{configuration}' object has no attribute 'local_radius'"
+        file = f"{SITE}/transformers/models/longt5/modeling_longt5.py"
+        frame = (file, 1383, "__init__", "self.local_radius = config.local_radius")
+        return answer(explained(traceback(said, frame)))
+
+    assert "the model type longt5 was given the configuration of another type" in read_of("T5Config")
+    assert "of another type" not in read_of("LongT5Config")
+    assert "of another type" not in read_of("MyOwnConfig")
+
+
+def test_a_name_that_a_librarys_own_code_does_not_define_is_its_fault(explained: Explain) -> None:
+    said = "NameError: name 'quantization' is not defined"
+    of_library = (f"{SITE}/unsloth/save.py", 901, "save", "if quantization is None:")
+
+    found = explained(traceback(said, of_library))
+
+    assert answer(found).startswith("Failed; several causes have this text: NameError: name 'quantization'")
+    assert "unsloth's own code uses a name that is not defined there" in answer(found)
+    assert "own code uses a name" not in answer(explained(of_own_code(said, "if quantization is None:")))
+
+
+def test_what_a_librarys_own_code_asks_of_its_own_class_is_its_fault(explained: Explain) -> None:
+    said = "AttributeError: 'Scheduler' object has no attribute 'token_to_kv_pool_of_none'"
+    source = "self.token_to_kv_pool_of_none.available_size()"
+    of_library = (f"{SITE}/sglang/srt/managers/scheduler.py", 935, "check_memory", source)
+
+    found = answer(explained(traceback(said, of_library)))
+
+    assert "sglang's own code asks its class Scheduler for this" in found
+    assert "own code asks its class" not in answer(explained(of_own_code(said, source)))
+
+
+def test_a_librarys_line_that_calls_a_method_of_another_in_another_way_is_named(explained: Explain) -> None:
+    said = "TypeError: {}() missing 1 required positional argument: 'eval_dataset'"
+
+    def called(function: str, source: str) -> str:
+        frame = (f"{SITE}/axolotl/utils/trainer.py", 160, "_get_eval_sampler", source)
+        return answer(explained(traceback(said.format(function), frame)))
+
+    written = called("Trainer._get_eval_sampler", "return super()._get_eval_sampler()")
+    handed_on = called("Trainer._get_eval_sampler", "return super()._get_eval_sampler(*args)")
+    of_user = called("compute_metrics", "metrics = self.compute_metrics(predictions)")
+
+    assert "a line of axolotl calls a function with other arguments" in written
+    assert "a line of axolotl calls" not in handed_on
+    assert "a line of axolotl calls" not in of_user

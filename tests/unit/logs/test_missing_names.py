@@ -302,3 +302,20 @@ def test_the_copies_that_a_package_makes_of_anothers_code_are_its_own(explained:
 
     assert "unsloth asks for BaseTrainer of trl.trainer.alignprop_trainer" in copied
     assert "unsloth asks" not in own
+
+
+def test_a_source_tree_that_hides_the_installed_package_is_named(explained: Explain) -> None:
+    def imported_from(folder: str) -> str:
+        file = f"{folder}/vllm/__init__.py"
+        said = (
+            "ImportError: cannot import name 'activation_ops' from partially initialized module 'vllm' "
+            f"(most likely due to a circular import) ({file})"
+        )
+        frame = (f"{folder}/vllm/activation.py", 7, "<module>", "from vllm import activation_ops")
+        return answer(explained(traceback(said, frame)))
+
+    tree = imported_from("/data/vllm-main")
+
+    assert tree.startswith("Failed: vllm is imported from the folder /data/vllm-main, not as an installed")
+    assert "Start from another folder" in tree
+    assert "not as an installed package" not in imported_from(SITE)
