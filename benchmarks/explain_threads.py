@@ -215,6 +215,24 @@ ran, with the SHA-256 of the expectations and logs:
 named (39 to 86 % together); 2 were unknown, 1 hidden, 1 wrong (1 to 35 %): a wheel whose name and metadata
 differ was taken for a build of another index, by the reading that sample 33 had led to. Both are mended;
 `after` has the six that changed.
+
+Sample 35, drawn by the names of trainers and servers with neutral words (traceback, error, hangs, killed),
+2020 to 2026: 49 logs of 49 threads from 30 repositories, a fifth of them about vLLM and SGLang; of 22, frames
+or the last line were completed. The SHA-256 of the expectations and logs was noted before `explain` ran:
+df3a6850ba407a3ec1f80e803933818dbd177d78df3db4bbef63e46b2c50d723. 15 were cured and of 9 more the cause was
+named (35 to 63 % together, Wilson, 95 %); 15 were unknown, 3 hidden, 2 silent, 5 wrong (4 to 22 %). The wrong
+answers: the release that lacks a parameter was said to have it; of the classes that have an attribute, the
+one that the failing file is about was not among those listed; an entry that a trainer keeps for itself was
+called a column of the data; a package that is there was called not installed; and a text was taken for the
+release of another cause. That one was judged too strictly: only those releases raise the text. The other four,
+both silent and the three hidden ones are mended, and libraries whose own code fails on a name, a call or a
+configuration are named; `after` has those that changed.
+
+Sample 36 is a small one that was drawn after that: 11 logs of 11 threads from 11 repositories, seven of them
+the message alone; of three, frames or the last line were completed. The SHA-256, with two logs more that
+turned out to be of samples 1 and 8 and are left out, was noted before `explain` ran:
+70b1431165a296b704d9eb538154878ddfb786df5fa0d1a53d02a5b90a781307. 5 were cured and of 1 more the cause was
+named (28 to 79 % together); 5 were unknown, none wrong (0 to 26 %). `after` has the two that were mended.
 """
 
 from __future__ import annotations

@@ -258,6 +258,7 @@ _MEMBERS: Mapping[str, tuple[str, ...]] = {
         *("sglang/srt/managers/tp_worker", "sglang/srt/managers/io_struct", "sglang/srt/entrypoints/engine"),
         *("sglang/srt/sampling/sampling_params", "sglang/srt/configs/model_config"),
         *("sglang/srt/model_executor/model_runner", "sglang/srt/managers/tokenizer_manager"),
+        *("sglang/lang/backend/", "sglang/srt/server.py"),
     ),
     "transformers": (
         *("transformers/cache_utils", "transformers/trainer", "transformers/training_args"),
