@@ -224,9 +224,9 @@ named (35 to 63 % together, Wilson, 95 %); 15 were unknown, 3 hidden, 2 silent, 
 answers: the release that lacks a parameter was said to have it; of the classes that have an attribute, the
 one that the failing file is about was not among those listed; an entry that a trainer keeps for itself was
 called a column of the data; a package that is there was called not installed; and a text was taken for the
-release of another cause. That one was judged too strictly: only those releases raise the text. The other four,
-both silent and the three hidden ones are mended, and libraries whose own code fails on a name, a call or a
-configuration are named; `after` has those that changed.
+release of another cause. That one was judged too strictly: only those releases raise the text. The other
+four, both silent and the three hidden ones are mended, and libraries whose own code fails on a name, a call
+or a configuration are named; `after` has those that changed.
 
 Sample 36 is a small one that was drawn after that: 11 logs of 11 threads from 11 repositories, seven of them
 the message alone; of three, frames or the last line were completed. The SHA-256, with two logs more that

@@ -102,8 +102,13 @@ class MissingName(NamedTuple):
 
 
 def distributions_by_module(tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, str]:
-    """Return the distribution of each module whose name differs from that of its distribution."""
-    return {row["module"]: row["package"] for row in tables.get("import_name", ())}
+    """Return the distribution of each module whose name differs from that of its distribution.
+
+    A name that ends in a slash is that of a folder into which the distribution writes code, wherever it lies.
+    """
+    rows = tables.get("import_name", ())
+    written = {f"{row['module']}/": row["package"] for row in rows if row.get("written")}
+    return {row["module"]: row["package"] for row in rows} | written
 
 
 def missing_name(event: Event, tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> MissingName | None:
@@ -300,13 +305,11 @@ def package_of(place: Frame | None, distributions: Mapping[str, str]) -> str:
             module = rest.removesuffix(".py").replace("/", ".")
             return distribution_of(module, distributions)
     file = place.file.replace("\\", "/")
-    generated = next((part for part in file.split("/")[:-1] if part.endswith(_GENERATED)), "")
-    root = generated or checked_out(file) or _cut_root(place.file, distributions)
-    return distributions.get(root) or normalised(root)
+    folders = (f"{part}/" for part in file.split("/")[:-1])
+    written = next((distributions[folder] for folder in folders if folder in distributions), "")
+    root = checked_out(file) or _cut_root(place.file, distributions)
+    return written or distributions.get(root) or normalised(root)
 
-
-_GENERATED = "_compiled_cache"
-"""How the folder ends into which a package writes code that it makes from another package's."""
 
 _CUT_PATH = re.compile(r"(?P<root>[a-z]\w+)/(?:\w+/)+\w+\.py$")
 
