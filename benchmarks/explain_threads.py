@@ -232,7 +232,7 @@ Sample 36 is a small one that was drawn after that: 11 logs of 11 threads from 1
 the message alone; of three, frames or the last line were completed. The SHA-256, with two logs more that
 turned out to be of samples 1 and 8 and are left out, was noted before `explain` ran:
 70b1431165a296b704d9eb538154878ddfb786df5fa0d1a53d02a5b90a781307. 5 were cured and of 1 more the cause was
-named (28 to 79 % together); 5 were unknown, none wrong (0 to 26 %). `after` has the two that were mended.
+named (28 to 79 % together); 5 were unknown, none wrong (0 to 26 %). `after` has the three that were mended.
 """
 
 from __future__ import annotations
