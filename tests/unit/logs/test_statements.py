@@ -729,3 +729,17 @@ def test_kernels_that_do_not_fit_the_gpu_are_told_from_those_that_were_not_built
     assert built.kind == "version"
     assert new is not None
     assert new.kind == "open"
+
+
+def test_what_a_trainer_keeps_for_itself_is_no_column_of_the_data() -> None:
+    def kind_of(source: str) -> str:
+        frame = '  File "/opt/ms-swift/swift/trainers/rlhf_trainer/grpo_trainer.py", line 2115, in log\n'
+        cause = diagnosed(
+            f"Traceback (most recent call last):\n{frame}    {source}\nKeyError: 'image'\n"
+        ).cause
+        assert cause is not None
+        return cause.kind
+
+    assert kind_of("if self._logs['image']:") == "unset"
+    assert kind_of("images = self.list_data_dict[i]['image']") == "setting"
+    assert kind_of("images = sample['image']") == "setting"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from envcheck.logs.events import Frame
+from envcheck.logs.own_code import own_code
 from tests.support.logs import SITE, Explain, answer, cause_of, of_own_code, traceback
 
 
@@ -242,3 +244,9 @@ def test_a_folder_beside_a_script_with_any_name_hides_the_package(explained: Exp
     assert "which the imported /srv/HydraLoRA/peft/__init__.py does not have" in hidden
     assert "it hides the package peft: rename it" in hidden
     assert "hides the package" not in installed
+
+
+def test_a_path_that_begins_with_a_librarys_folder_is_of_the_library() -> None:
+    assert not own_code(Frame("openrlhf/trainer/ray/vllm_engine.py", 58, "__init__"))
+    assert own_code(Frame("datasets/loaders/coco.py", 3, "read"))
+    assert own_code(Frame("peft.py", 3, "read"))
