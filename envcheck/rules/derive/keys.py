@@ -286,6 +286,10 @@ KEYS = {
         Kind.FLAG,
         "whether torch is a published wheel: not conda's build, and not compiled by the user or a vendor",
     ),
+    "torch.preview_of": Key(
+        Kind.VERSION,
+        "release that a vendor build of torch is numbered before, e.g. 2.6.0 for 2.6.0a0+1234.nv25.01",
+    ),
     "training.described": Key(Kind.FLAG, "whether anything is known about the training"),
     "bitsandbytes.library_named": Key(
         Kind.FLAG, "whether BNB_CUDA_VERSION is known to choose the library that bitsandbytes loads"
@@ -371,6 +375,7 @@ FOLLOWS_FROM: Mapping[str, tuple[str, ...]] = {
     "cann.fits": ("pkg.torch-npu", "cann.version"),
     "torch.code_for_amd": ("pkg.torch", "host.amd_architectures"),
     "torch.from_wheel": ("pkg.torch",),
+    "torch.preview_of": ("pkg.torch",),
     "torch.compile_python": ("pkg.torch",),
     "torch.compile_first": ("python.version",),
     "bitsandbytes.has_library": ("pkg.bitsandbytes", "cuda.runtime"),

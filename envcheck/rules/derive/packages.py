@@ -175,6 +175,19 @@ def torch_from_wheel(inventory: Inventory) -> Fact:
     return Fact("torch.from_wheel", Known(wheel), "derived from python.manager and pkg.torch")
 
 
+def torch_preview_of(inventory: Inventory) -> Fact:
+    """Return the release that a vendor build of torch is numbered before: 2.6.0 for `2.6.0a0+1234.nv25.01`.
+
+    Bounds compare such a build by its base release. Code that compares versions by PEP 440 puts it below.
+    """
+    missing = missing_input(inventory, "pkg.torch")
+    version = versions.parse(str(inventory.known("pkg.torch")))
+    reading: Reading = missing or Absent()
+    if missing is None and version is not None and versions.is_vendor_build(version):
+        reading = Known(version.base_version)
+    return Fact("torch.preview_of", reading, "derived from pkg.torch")
+
+
 def library_named(inventory: Inventory) -> Fact:
     """State whether the variable is known to be set: a list of packages comes without an environment."""
     named = bool(inventory.known("env.BNB_CUDA_VERSION"))

@@ -46,6 +46,24 @@ def test_cuda_runtime_follows_from_the_label_or_the_default_build(torch: str, ru
 
 
 @pytest.mark.parametrize(
+    ("torch", "release"),
+    [
+        ("2.6.0a0+ecf3bae40a.nv25.01", Known("2.6.0")),
+        ("2.8.0a0+git1a2b3c4", Known("2.8.0")),
+        ("2.6.0+cu124", Absent()),
+        ("2.6.0rc1", Absent()),
+        ("2.6.0.dev20240901+cu124", Absent()),
+    ],
+)
+def test_a_vendor_build_is_numbered_before_its_release(torch: str, release: Reading) -> None:
+    assert reading(f'pkg = {{ torch = "{torch}" }}', "torch.preview_of") == release
+
+
+def test_what_a_torch_that_was_not_read_is_a_preview_of_is_unknown() -> None:
+    assert isinstance(reading('pkg = { transformers = "5.24.0" }', "torch.preview_of"), Unknown)
+
+
+@pytest.mark.parametrize(
     ("facts", "triton", "nccl"),
     [
         ('pkg = { torch = "2.7.1+cu128" }', "3.3.1", "2.26.2"),
