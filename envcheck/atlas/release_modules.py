@@ -30,7 +30,18 @@ _FORMS = (
     ("/__init__.pyi", ModuleForm.STUB),
     (".pyi", ModuleForm.STUB),
 )
-_REGISTERING = (b"sys.modules", b"sys.meta_path")
+_REGISTERING = re.compile(
+    rb"""
+    sys\.modules\[(?!__name__\])[^=\n]*=(?!=)        # sys.modules[name] = module
+    | sys\.modules\[\s*\n[^=]*=(?!=)                # the same on several lines
+    | sys\.modules\.(?!(?:get|keys|items|values|pop)\b)
+    | sys\.meta_path\.
+    """,
+    re.VERBOSE,
+)
+"""What a file contains that puts modules into `sys.modules` under names other than its own."""
+
+_OWN_PLACE = b"sys.modules[__name__]"
 _DEEPEST_REGISTERING_FILE = 2
 _DEEPEST_PATCHING_FILE = 3
 
@@ -237,7 +248,9 @@ class ReleaseModules:
             if not shallow or not path.endswith(".py"):
                 continue
             content = self.release.files.read(path)
-            if any(word in content for word in _REGISTERING):
+            # What a package puts in its own place is read when the package is asked for.
+            itself = _OWN_PLACE in content and not path.endswith("/__init__.py")
+            if itself or _REGISTERING.search(content):
                 module = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
                 summary = self.summary(module)
                 if summary is not None:

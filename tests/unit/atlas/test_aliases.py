@@ -7,8 +7,10 @@ import textwrap
 import pytest
 
 from envcheck.atlas.offers import OfferAnswer
+from envcheck.atlas.release_modules import ReleaseModules
+from envcheck.atlas.summary import FileSummary
 from tests.unit.atlas.releases import release
-from tests.unit.atlas.sources import missing, offers, reader
+from tests.unit.atlas.sources import missing, offers, published, reader
 
 YES, NO, UNKNOWN = OfferAnswer.YES, OfferAnswer.NO, OfferAnswer.UNKNOWN
 
@@ -162,13 +164,42 @@ def test_a_name_served_by_a_small_wheel_is_followed() -> None:
         "sys.modules.update({'x.old': new})",
         "for old, target in {'x.old': '.new'}.items():\n    sys.modules[old] = import_module(target, __name__)",
         "if True:\n    globals()['old'] = sys.modules['x.old'] = new",
+        "sys.modules[\n    'x.old'\n] = new",
     ],
 )
-def test_each_way_to_register_a_module_is_read(registers: str) -> None:
-    root = f"import sys\nfrom importlib import import_module\nfrom . import new\n{registers}\n"
-    x = offers("x", {"x/": root, "x.new": "class Kept: ..."})
+@pytest.mark.parametrize("file", ["x/", "x.compat"])
+def test_each_way_to_register_a_module_is_read(registers: str, file: str) -> None:
+    if file != "x/" and "__name__" in registers:
+        registers = (
+            registers.replace("__name__ + ", "'x' + ").replace("{__name__}", "x").replace("__name__", "'x'")
+        )
+    code = f"import sys\nfrom importlib import import_module\nfrom . import new\n{registers}\n"
+    x = offers("x", {"x/": "", "x.new": "class Kept: ...", file: code})
     assert x.name("x.old", "Kept") is YES
     assert x.name("x.old", "Gone") is NO
+
+
+@pytest.mark.parametrize(
+    "reads",
+    [
+        "module = sys.modules[name]",
+        "module = sys.modules.get(name)",
+        "for module in list(sys.modules.values()): ...",
+        "del sys.modules[name]",
+        "if 'x' in sys.modules: ...",
+    ],
+)
+def test_a_file_that_only_reads_the_loaded_modules_is_not_opened_for_old_names(reads: str) -> None:
+    modules = {
+        "x/": "import sys\nsys.modules[__name__] = LazyModule()\n",
+        "x.deep": "import sys\nsys.modules['x.old'] = make()\n",
+        "x.reads": f"import sys\ndef later(name):\n    {reads}\n",
+    }
+    cache: dict[str, FileSummary] = {}
+    x = ReleaseModules(published("x", "1.0", modules), ("x",), cache)
+    assert x.alias("x.old") == ""
+    assert x.alias("x.never") is None
+    assert len(cache) == 1, "the file that registers x.old"
 
 
 def test_a_module_of_unread_origin_is_there_and_its_names_are_unknown() -> None:
