@@ -90,8 +90,8 @@ model needs (auto-round), FastAPI 0.113 itself, and a compiler error of Triton o
 that it led to, 14 are told.
 
 Sample 19, drawn in the same way and committed before anything was judged: the script counted 9 of 23 told
-(22 to 59 %), two of them by findings about something else (setfit#647, heretic#243), so 7 of 23 (16 to 51
-%); 0 of 17 working environments accused (up to 18 %). Versions that threads leave to their date: see its
+(22 to 59 %), two of them by findings about something else (setfit#647, heretic#243), so 7 of 23 (16 to
+51 %); 0 of 17 working environments accused (up to 18 %). Versions that threads leave to their date: see its
 commit. Three rows could not fail as their threads say: LoRA does not reach the import of peft#3571 (it says
 VeRA since), vLLM 0.20 not that of oumi#2586 (0.16.0 since), and the published verl 0.2 takes the vLLM of
 verl#513. Missed: a method that pickle of Python 3.14 calls otherwise, arguments that callbacks of
