@@ -23,6 +23,8 @@ ASSIGNMENT = pattern(r"([A-Za-z_]\w*)(\[[^\]]*\])?(\+?)=")
 _KEYED = re.compile(r"\[([^\]]*)\]=")
 """The beginning of an element with its key: `[key]=`."""
 
+_WORDS = pattern(r"[^\s()<|\"']+")
+
 DECLARATIONS = frozenset({"export", "declare", "local", "readonly", "typeset"})
 
 
@@ -95,7 +97,11 @@ class Assignments:
         return Tri.YES
 
     def _declare_printed(self, word: Word, scope: Scope, *, exports: bool) -> None:
-        """Follow `export $(cat FILE)`: each word is an assignment; unknown ones may set any variable."""
+        """Follow `export $(cat FILE)`: each word is an assignment; unknown ones may set any variable.
+
+        A file that the script asks for first is optional, as in `[ -f .env ] && export $(xargs <.env)`, and
+        assumed not to exist.
+        """
         for field in self.expander.fields((word,), scope):
             text = spelled(field)
             pair = ASSIGNMENT.match(text)
@@ -103,6 +109,8 @@ class Assignments:
                 self.session.exported.add(pair.group(1))
                 rest = field[0]._replace(text=field[0].text[pair.end() :])
                 scope.variables[pair.group(1)] = (rest, *field[1:])
+            elif asked_for := self.session.tested.intersection(_WORDS.findall(text)):
+                self.session.left_out |= asked_for
             elif any(fragment.why for fragment in field):
                 by = f"may be set by {shortened(text)} of line {self.session.line(word.at)}"
                 self.session.spend(scope.set_elsewhere(by, word.at))

@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from envcheck.core.facts import Tri
 from envcheck.core.records import NamedTuple
 from envcheck.training_config.launch_scripts.expansion import POSITION, Expander
+from envcheck.training_config.launch_scripts.project_paths import is_above_project
+from envcheck.training_config.launch_scripts.session import Session
 from envcheck.training_config.launch_scripts.syntax import SimpleCommand
 from envcheck.training_config.launch_scripts.values import (
     NAME,
@@ -167,7 +169,7 @@ def _printf(call: Invocation) -> Tri | None:
 def _cd(call: Invocation) -> Tri:
     """Follow `cd FOLDER` and `pushd FOLDER`: later relative paths start there."""
     words = [field for field in call.fields[1:] if not (known_text(field) or "/").startswith("-")]
-    to = known_text(words[0]) if len(words) == len(call.fields) - 1 == 1 else None
+    to = _folder_of(words[0], call.expander.session) if len(words) == len(call.fields) - 1 == 1 else None
     before = call.scope.get(FOLDER)
     start = "" if before is None else known_text(before) if isinstance(before, tuple) else None
     if to is None or (start is None and not to.startswith("/")):
@@ -177,6 +179,30 @@ def _cd(call: Invocation) -> Tri:
         folder = posixpath.normpath(posixpath.join(start or "", to))
         call.scope.variables[FOLDER] = (Fragment(folder, call.command.at),)
     return Tri.YES
+
+
+def _folder_of(field: Value, session: Session) -> str | None:
+    """Return a folder of which only the beginning may be unknown, or None.
+
+    The files of `/projects/$USER/project/src` are looked up like those below any absolute folder: by the end
+    of their paths. A variable that the script does not set is assumed to name a folder above the project's.
+    """
+    if (known := known_text(field)) is not None:
+        return known
+    last = max(at for at, each in enumerate(field) if each.why)
+    variable, rest = field[last], field[last + 1 :]
+    end = "".join(each.text for each in rest)
+    if not end.startswith("/") or not end.strip("/.") or ".." in end.split("/"):
+        return None
+    if not is_above_project(variable):
+        return None
+    if variable.unset:
+        session.roots.add(variable.unset)
+    return f"/{_UNKNOWN_FOLDER}{end}"
+
+
+_UNKNOWN_FOLDER = "…"
+"""What stands for the beginning of a path that is not known."""
 
 
 def _source(call: Invocation) -> Tri | None:

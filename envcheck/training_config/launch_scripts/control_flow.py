@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 from envcheck.core.facts import Tri
 from envcheck.core.records import NamedTuple
-from envcheck.training_config.launch_scripts import conditions
+from envcheck.training_config.launch_scripts import conditions, printing
 from envcheck.training_config.launch_scripts.arithmetic import assigned_names
 from envcheck.training_config.launch_scripts.assignments import names_set_by
 from envcheck.training_config.launch_scripts.expansion import Expander
@@ -31,6 +31,7 @@ from envcheck.training_config.launch_scripts.syntax import (
     nested_commands,
 )
 from envcheck.training_config.launch_scripts.values import (
+    PRINTED,
     Argument,
     Fragment,
     Scope,
@@ -90,6 +91,8 @@ class ControlFlow:
                 continue
             outer = Scope(scope) if uncertain else scope
             status = self.node(node, Scope(outer) if operator == "|" else scope)
+            if operator == "|":
+                printing.forget(scope, node)
         return status
 
     def node(self, node: Node, scope: Scope) -> Tri | None:
@@ -102,7 +105,9 @@ class ControlFlow:
             case Sequence():
                 status = self.run(node, scope)
             case Group():
-                status = self.run(node.body, Scope(scope) if node.subshell else scope)
+                inner = Scope(scope) if node.subshell else scope
+                status = self.run(node.body, inner)
+                printing.take_over(scope, inner)
             case If():
                 status = self._if(node, scope)
             case Loop():
@@ -239,7 +244,10 @@ class ControlFlow:
             for name in _with_elements(_names_set_in(node.body, self.session.functions), scope)
             if name != node.name and scope.get(name) is not None
         }
+        printed = scope.get(PRINTED)
         self._follow_all([_Branch(node.body, tuple(changed.items()))], scope, node.at, complete=runs)
+        if printed is not None and not same_variable(printed, scope.get(PRINTED)):
+            printing.forget(scope, node)
 
     def _follow_each(self, node: Loop, words: list[Value], scope: Scope) -> bool:
         """Follow the body of a `for` with each word in turn; return whether that is possible."""

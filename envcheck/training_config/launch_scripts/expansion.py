@@ -21,6 +21,7 @@ from envcheck.training_config.launch_scripts.syntax import (
 )
 from envcheck.training_config.launch_scripts.values import (
     NAME,
+    PRINTED,
     WHOLE_NUMBER,
     Fragment,
     Scope,
@@ -342,7 +343,9 @@ class Expander:
         reason = f"{shortened(piece.source)} is known only when the script runs"
         return unknown(piece.at, piece.source, reason)
 
-    def _printed(self, piece: Substitution, scope: Scope) -> Value | None:
+    def _printed(  # noqa: PLR0911 - one for each kind of command
+        self, piece: Substitution, scope: Scope
+    ) -> Value | None:
         """Return what `pwd`, `cat <<EOF`, `echo` or a filter prints; None for any other command."""
         script = parse(piece.inner, ((0, piece.at + piece.source.find(piece.inner)),))
         self.session.spend(len(piece.inner) // 64)
@@ -353,6 +356,8 @@ class Expander:
         if not isinstance(command, SimpleCommand) or not command.words:
             return None
         name = command.words[0].bare
+        if name in self.session.functions:
+            return self._printed_by_function(command, scope)
         with self.session.inside(script):
             if name == "pwd" and len(command.words) == 1:
                 return (Fragment(_FOLDER, piece.at),)
@@ -362,6 +367,17 @@ class Expander:
             if name == "echo" and not command.redirects:
                 return echoed(self.fields(command.words, scope))
             return self._sorted_arguments(command, piece, scope) or self._filtered([command], piece, scope)
+
+    def _printed_by_function(self, command: SimpleCommand, scope: Scope) -> Value | None:
+        """Return what a function of the script prints; what it sets stays in the shell that runs it."""
+        fields = self.fields(command.words, scope)
+        if self.session.call_function is None or command.redirects or not fields:
+            return None
+        inner = Scope(scope)
+        inner.variables[PRINTED] = ()
+        self.session.call_function(known_text(fields[0]) or "", fields, inner)
+        found = inner.get(PRINTED)
+        return stripped(found) if isinstance(found, tuple) else None
 
     def _sorted_arguments(self, command: SimpleCommand, piece: Substitution, scope: Scope) -> Value:
         """Return what `getopt … -- "$@"` prints for no arguments, which ends the options; else nothing."""

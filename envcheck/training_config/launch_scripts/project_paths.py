@@ -5,7 +5,7 @@ from __future__ import annotations
 from envcheck.core.patterns import pattern
 from envcheck.training_config.launch_scripts.prefixes import OPTION_WITH_VALUE, SCRIPTS
 from envcheck.training_config.launch_scripts.session import Session
-from envcheck.training_config.launch_scripts.values import Value, known_text
+from envcheck.training_config.launch_scripts.values import Fragment, Value, known_text
 
 _PROJECT_FILES = (*SCRIPTS, ".py", ".json", ".yaml", ".yml", ".toml")
 
@@ -65,6 +65,16 @@ def _below_home(field: Value, session: Session) -> Value:
     if not path.endswith(_PROJECT_FILES) or session.beside(path) is None:
         return field
     return (field[0]._replace(text=path),)
+
+
+def is_above_project(fragment: Fragment) -> bool:
+    """Return whether a part of a path that is not known ends as a folder above the project, or in it.
+
+    That is the user's name, a folder that the scheduler gives, or a variable that the script does not set.
+    """
+    if _USER.fullmatch(fragment.text) or _FOLDER_OF_PROJECT.fullmatch(fragment.text):
+        return True
+    return bool(fragment.unset) and not _is_elsewhere(fragment.unset)
 
 
 def _is_elsewhere(name: str) -> bool:

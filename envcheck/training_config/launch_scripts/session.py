@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 
 from envcheck.core.patterns import pattern
 from envcheck.training_config.launch_scripts.syntax import Node, Script, Word
+from envcheck.training_config.launch_scripts.values import Scope, Value
 from envcheck.training_config.readers import Beside
 from envcheck.training_config.source_lines import SourceLines
 
@@ -42,6 +43,7 @@ def nothing_beside(name: str) -> str | None:
 class Session:
     """Hold the state of following one script; `beside` reads the scripts that it starts or sources.
 
+    `call_function` follows one of `functions` with its name and arguments, once something follows commands.
     `assumed` has the variables that were assumed to be unset outside the script, and "@" for its arguments.
     `roots` has those that were assumed to name the folder of the project. `passed_over` are the ways in which
     a branch ends that is not assumed to be taken. `tested` are the files that conditions ask for, `left_out`
@@ -53,6 +55,7 @@ class Session:
         """Begin with a full budget."""
         self.beside = beside
         self.functions: dict[str, Node] = {}
+        self.call_function: Callable[[str, list[Value], Scope], object] | None = None
         self.assumed: set[str] = set()
         self.roots: set[str] = set()
         self.tested: set[str] = set()

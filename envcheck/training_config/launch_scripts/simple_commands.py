@@ -13,7 +13,7 @@ from envcheck.core.environment_variables import is_shown
 from envcheck.core.facts import Tri
 from envcheck.core.patterns import pattern
 from envcheck.core.records import NamedTuple
-from envcheck.training_config.launch_scripts import conditions, slurm
+from envcheck.training_config.launch_scripts import conditions, printing, slurm
 from envcheck.training_config.launch_scripts.assignments import (
     ASSIGNMENT,
     DECLARATIONS,
@@ -51,6 +51,7 @@ from envcheck.training_config.launch_scripts.syntax import (
     SimpleCommand,
 )
 from envcheck.training_config.launch_scripts.values import (
+    PRINTED,
     Argument,
     Fragment,
     Scope,
@@ -124,6 +125,7 @@ class SimpleCommands:
         self._running: set[str] = set()  # the written scripts that are being followed
         self.written = WrittenFiles(expander)
         self.notes: list[tuple[int, str]] = []
+        self.session.call_function = self._call_for_output
 
     def follow(self, command: SimpleCommand, scope: Scope) -> Tri | None:
         """Follow one command and return its status."""
@@ -241,6 +243,8 @@ class SimpleCommands:
         elif program in SHELLS:
             self._evaluate_document(command, scope)
         self.written.remember(program, fields, command, scope)
+        if scope.get(PRINTED) is not None:
+            printing.follow_printing(program, fields, command, scope, self.expander)
         self._collect(name, self._with_program_file(program, fields, command, scope), scope, own)
         return None
 
@@ -404,6 +408,12 @@ class SimpleCommands:
         scope.absorb(inner)
         scope.ended_by = "exit" if ended_by == "exit" else ""
         return status
+
+    def _call_for_output(self, name: str, fields: list[Value], scope: Scope) -> None:
+        """Follow a function for what it prints; what it starts is no launch of the script."""
+        launched = len(self.launched)
+        self._call(name, fields, scope)
+        del self.launched[launched:]
 
     def _evaluate(self, value: Value, scope: Scope) -> Tri | None:
         """Follow a value as a script; each unknown part of it becomes a variable with an unknown value."""

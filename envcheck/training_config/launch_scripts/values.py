@@ -13,6 +13,9 @@ from envcheck.training_config.launch_scripts.syntax import Text, Word
 
 NAME = pattern(r"[A-Za-z_]\w*")
 WHOLE_NUMBER = pattern(r"-?[0-9]{1,18}")
+PRINTED = "(output)"
+"""The name under which a scope keeps what a function prints, while its output is read: no variable has it."""
+
 _MAX_QUOTED = 48
 """Characters of a substitution that a reason quotes."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from envcheck.core.facts import Unknown
 from envcheck.training_config.programs.later_settings import PARSED
@@ -106,7 +106,11 @@ class DataclassParsers(OwnLaunchers):
         items = self.fields(cls)
         lists = _list_fields(cls)
         line = self.arguments_given
-        stated.update({name: option_of(line, name, takes_list=True) for name in lists & line.named.keys()})
+        written = {name: name for name in items if name in line.named} | _begun(line.named, items)
+        stated.update({name: line.named[given] for name, given in written.items()})
+        stated.update(
+            {name: option_of(line, written[name], takes_list=True) for name in lists & written.keys()}
+        )
         if why:
             items = {name: Unknown(why) for name in items}
         items.update({name: value for name, value in stated.items() if name in items})
@@ -147,6 +151,20 @@ def _defaults_of(cls: Value) -> Mapping[str, Value]:
 def parses_dataclasses(name: str) -> bool:
     """Return whether a class makes dataclasses from a command line, as HfArgumentParser does."""
     return name == "TrlParser" or (name.endswith("ArgumentParser") and name != "ArgumentParser")
+
+
+def _begun(given: Iterable[str], fields: Collection[str]) -> dict[str, str]:
+    """Return the fields of which the command line has only a beginning, as argparse takes it, with that.
+
+    It ends within a word, as `max_seq_len` does of `max_seq_length`: the options of a library's class, which
+    may be such a beginning themselves, are whole words.
+    """
+    found: dict[str, str] = {}
+    for name in given:
+        meant = [field for field in fields if field.startswith(name)] if "_" in name else []
+        if len(meant) == 1 and meant[0] != name and meant[0][len(name)] != "_":
+            found[meant[0]] = name
+    return found
 
 
 def _list_fields(cls: ClassValue) -> set[str]:

@@ -34,6 +34,7 @@ from envcheck.training_config.programs.values import (
     File,
     LibraryName,
     PartialText,
+    PerhapsSet,
     ProjectFunction,
     Record,
     Thing,
@@ -226,8 +227,13 @@ class Follower(DataclassParsers):
         if isinstance(owner, ClassValue) and isinstance(key, str):
             inherits = any(isinstance(each, LibraryName) for each in owner.lineage())
             return True if self._in_class(owner, key) is not MISSING else MISSING if inherits else False
-        found = owner.get(key) if isinstance(owner, Record) and isinstance(key, str) else Unknown("")
-        return MISSING if isinstance(found, Unknown) else found is not MISSING
+        if not isinstance(owner, Record) or not isinstance(key, str):
+            return MISSING
+        item = owner.items.get(key, MISSING)
+        of_class = owner.made_from is not None and self._in_class(owner.made_from, key) is not MISSING
+        if of_class or not (item is MISSING or isinstance(item, PerhapsSet)):
+            return True  # whatever its value is
+        return MISSING if isinstance(item, PerhapsSet) or owner.rest else False
 
     def _setattr(self, given: Arguments) -> Value:
         owner, key, value = (given.get("", position) for position in range(3))
