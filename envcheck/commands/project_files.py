@@ -39,9 +39,9 @@ class ProjectFiles:
         if started_in and not name.is_absolute():
             inside = started_in / name
             places = (Path(), self.folder, *self._upwards)
-            possible = (each / inside for each in places)
-            of_another_machine = self._ends(inside) if inside.is_absolute() else ()
-            found = next((each for each in (*possible, *of_another_machine) if is_file(each)), None)
+            possible = [each / inside for each in places]
+            possible += self._ends(inside) if inside.is_absolute() else ()
+            found = next((each for each in possible if is_file(each)), None)
             if found is not None:
                 return found
         beside = self.folder / name

@@ -249,6 +249,7 @@ class _RecognisedBy(NamedTuple):
     parsed_by: Sequence[str] = ()  # names in a program's code which show that it parses these arguments
     strict: str = ""  # the program that refuses JSON with comments, as the end of a sentence
     fills: bool = False  # whether its trainer fills in what a DeepSpeed configuration leaves "auto"
+    own_processes: bool = False  # whether its trainer starts all processes, whatever starts its program
     lineage: Sequence[str] = ()  # its own name and those of the dialects that it extends
     files: _Files = _Files()
 
@@ -379,7 +380,7 @@ class Dialect(_RecognisedBy):
 _OWN_FIELDS = (
     "title", "trainer", "package", "forms", "marks", "programs", "unknown", "twice", "auto", "sources",
     "unread", "enough", "spelled", "inside", "closed", "read_from", "proofs", "unproved", "inherits",
-    "in_code", "in_packages", "never_with", "flat", "only", "parsed_by",
+    "in_code", "in_packages", "never_with", "flat", "only", "parsed_by", "own_processes",
 )  # fmt: skip
 """Fields of a file that are not inherited."""
 
@@ -526,10 +527,11 @@ def _imports_one(code: ProgramSource | None, packages: AbstractSet[str]) -> bool
 def program_names(document: Document) -> set[str]:
     """Return the words before the arguments, and the parts of each.
 
-    `python -m openrlhf.cli.train_sft` has the part `openrlhf`.
+    `python -m openrlhf.cli.train_sft` has the part `openrlhf`. The file `tune.py` is not the command `tune`.
     """
     words = {word.rpartition("/")[2] for word in document.program}
-    return words | {part for word in document.program for part in word.replace(".", "/").split("/")}
+    paths = (word.rpartition("/")[0] if word.endswith(".py") else word for word in document.program)
+    return words | {part for path in paths for part in path.replace(".", "/").split("/")}
 
 
 # --- checking a value -------------------------------------------------------------------------------

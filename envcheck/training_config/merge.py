@@ -16,6 +16,7 @@ from envcheck.core.patterns import pattern
 from envcheck.training_config.dialects import Dialect
 from envcheck.training_config.interpret import Interpretation
 from envcheck.training_config.merge_conflicts import BATCH_ARITHMETIC, conflicts, is_deepspeed_config
+from envcheck.training_config.setting_facts import STEP
 
 
 def merged(
@@ -62,6 +63,7 @@ def _facts(group: Sequence[Interpretation], unread: Sequence[Fact]) -> dict[str,
                 _says_less(fact, facts, part)
                 or _is_switched_on(fact, group)
                 or _knows_less(fact, part, group)
+                or _counts_drivers(fact, part, group)
             ):
                 continue
             if _is_not_passed_on(fact, part, group) or _is_of_unused_section(fact, part, group):
@@ -149,6 +151,19 @@ def _knows_less(fact: Fact, part: Interpretation, group: Sequence[Interpretation
     return False
 
 
+def _counts_drivers(fact: Fact, part: Interpretation, group: Sequence[Interpretation]) -> bool:
+    """Return whether a number of processes is that of drivers which Slurm starts.
+
+    The trainers start their processes themselves.
+    """
+    if fact.key != _WORLD_SIZE or part.dialect is None or part.dialect.name != _LAUNCHER:
+        return False
+    return any(
+        each.dialect is not None and each.dialect.own_processes and each.document.launcher == STEP
+        for each in group
+    )
+
+
 def _has_another_trainer(fact: Fact, part: Interpretation, group: Sequence[Interpretation]) -> bool:
     """Return whether the whole code of the launched program makes the object of another trainer.
 
@@ -199,7 +214,8 @@ def _loads_with_default_attention(part: Interpretation) -> bool:
     if part.dialect is None or part.dialect.name != _CODE or not part.document.whole:
         return False
     names = part.document.names()
-    return _LOADS in names and names.isdisjoint(f"{_LOADS}.{name}" for name in _DECIDE_ATTENTION)
+    loads = [each for each in (_LOADS, _LOADS_BY_UNSLOTH) if each in names]
+    return bool(loads) and names.isdisjoint(f"{each}.{name}" for each in loads for name in _DECIDE_ATTENTION)
 
 
 def _loads_with_attention(part: Interpretation) -> bool:
@@ -266,6 +282,7 @@ _PRECISION = "train.precision"
 _QUANTIZATION = "train.quantization"
 _ATTENTION = "train.attention"
 _LOADS = "from_pretrained"
+_LOADS_BY_UNSLOTH = "unsloth.from_pretrained"
 _DECIDE_ATTENTION = (
     "attn_implementation", "_attn_implementation", "use_flash_attention_2", "config", "unread",
 )  # fmt: skip
@@ -273,6 +290,8 @@ _DECIDE_ATTENTION = (
 
 _PARALLEL = "train.parallel"
 _ACCELERATE = "accelerate"
+_LAUNCHER = "launcher"
+_WORLD_SIZE = "train.world_size"
 _SECTIONS_OF_ACCELERATE = {"deepspeed_config.": "deepspeed", "fsdp_config.": "fsdp"}
 """The sections of its file that only one way of working together uses."""
 _TRAINER_ARGUMENTS = pattern(r"TrainingArguments$|^(?:SFT|[A-Z]{1,5}O|Reward|PRM|GKD)Config$")

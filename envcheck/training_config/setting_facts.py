@@ -28,6 +28,10 @@ _LISTS = frozenset({"train.lora_targets"})
 """Facts that are one text in which commas separate the words of a list."""
 
 
+STEP = "srun"
+"""The launcher of a step of Slurm's, which may start a driver alone, such as one of Ray."""
+
+
 def facts(context: DialectContext) -> Iterator[Fact]:
     """Yield the facts that follow from several settings, then those that settings state, weak ones first."""
     dialect, file = context.dialect, _evidence(context)
@@ -57,9 +61,11 @@ def facts(context: DialectContext) -> Iterator[Fact]:
 def _products(context: DialectContext) -> Iterator[Fact]:
     """Yield the products of settings of which one is given; Unknown if another one is not known.
 
-    Where a launcher starts the processes, settings of the trainer do not decide their number.
+    Where a launcher starts the processes, settings of the trainer do not decide their number, unless it
+    starts a driver, which starts them.
     """
-    if context.document.launcher not in ("", "none"):
+    drives = context.dialect.own_processes and context.document.launcher == STEP
+    if context.document.launcher not in ("", "none") and not drives:
         return
     for row in context.dialect.products:
         given = next((context.settings[name] for name in row.of if name in context.settings), None)

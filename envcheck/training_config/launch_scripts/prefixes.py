@@ -46,6 +46,9 @@ PRINT = ("echo", "printf", "which", "grep", "chmod", "rm", "ls", "git", "wc", "f
 READ_SCRIPTS = frozenset({"sbatch", "qsub", "bsub", "ssh", "su", "sudo", "docker", "podman", "srun"})
 """Those of them that run, or submit, the script on their standard input if they are given no other."""
 
+SUBMIT = ("sbatch", "qsub", "bsub")
+"""Those of them that submit the script that they are given."""
+
 FILL = ("xargs", "parallel")
 """Those of them that give the program further arguments, which they read."""
 

@@ -34,6 +34,7 @@ from envcheck.training_config.launch_scripts.prefixes import (
     SCRIPTS,
     SHELLS,
     START_TASKS,
+    SUBMIT,
     asks_for_a_program,
     command_text,
     prefix_assignments,
@@ -166,6 +167,10 @@ class SimpleCommands:
             program = base_name(known_text(fields[0]) or "") if fields else ""
             is_prefix = program in PREFIXES and program not in self.session.functions
             behind = self._index_behind_prefix(fields) if is_prefix else self._index_in_queue(program, fields)
+            if not behind and program in SUBMIT and (script := self._index_of_job(fields)):
+                inner = self._with_environment(scope, own)
+                self._run_script(fields[script], fields[script + 1 :], inner, command.at)
+                return None
             if not behind:
                 self._follow_texts(fields, command, scope, is_prefix=is_prefix)
                 break
@@ -313,6 +318,14 @@ class SimpleCommands:
             if word.endswith(".py") and base_name(known_text(fields[0]) or "") in RUN_SCRIPTS:
                 return index
             if self.is_launch(tuple(map(argument, fields[index:]))):
+                return index
+        return 0
+
+    def _index_of_job(self, fields: list[Value]) -> int:
+        """Return the index of the script that is submitted, whatever it is called; 0 if it is not here."""
+        for index, field in enumerate(fields[1:MAX_PREFIX_WORDS], 1):
+            name = known_text(field) or ""
+            if name and not name.startswith("-") and (self.session.beside(name) or "").startswith("#!"):
                 return index
         return 0
 

@@ -320,14 +320,15 @@ class Follower(DataclassParsers):
         elif module in COMMAND_LINE_LIBRARIES:
             found = self.of_command_line(name, given)
         found = found if found is not MISSING else self.of_modules(name, module, given)
-        return found if found is not MISSING else self._of_processes(name, module, first, given)
+        return found if found is not MISSING else self._of_processes(name, module, first, given, node)
 
-    def _of_processes(self, name: str, module: str, first: Value, given: Arguments) -> Value:
+    def _of_processes(self, name: str, module: str, first: Value, given: Arguments, node: ast.Call) -> Value:
         """Return the words of a command, or MISSING; follow what starts processes or writes their file."""
         if name in _WRITES.get(module, ()):
             return self._write(given)
         if name in _STARTS_FUNCTION and isinstance(first, ProjectFunction):
             self._started_function(name, first, given)
+        self._started_by_ray(name, first, given, node)
         if (module, name) == ("shlex", "split") and isinstance(first, str | PartialText):
             words = words_of(first)
             return MISSING if words is None else words
@@ -344,6 +345,28 @@ class Follower(DataclassParsers):
         known = is_list(values) or values is MISSING
         rest = given.rest or ("" if known else "its arguments are computed")
         self.call_function(function, Arguments((*rank, *(values if is_list(values) else ())), (), rest))
+
+    def _started_by_ray(self, name: str, first: Value, given: Arguments, node: ast.Call) -> None:
+        """Follow a function that a trainer of Ray calls in each worker with the configuration it is given.
+
+        TorchTrainer calls `function(config)`, or `function()` if that takes nothing (construct_train_func in
+        ray/train/_internal/utils.py), TransformersTrainer `function(train_dataset, eval_dataset, **config)`.
+        """
+        function = given.keyword("train_loop_per_worker")
+        function = first if function is MISSING and name == "TorchTrainer" else function
+        if isinstance(function, ProjectFunction):
+            config = given.keyword("train_loop_config")
+            takes = bool(function.node.args.args) and config is not MISSING
+            self.call_function(function, Arguments((config,) if takes else (), (), given.rest))
+        function = given.keyword("trainer_init_per_worker")
+        if isinstance(function, ProjectFunction):
+            config = given.keyword("trainer_init_config")
+            items = config.items if isinstance(config, Record) else {}
+            at = next((each.node for each in given.keywords if each.name == "trainer_init_config"), node)
+            keywords = tuple(KeywordGiven(key, value, at) for key, value in items.items())
+            rest = "" if isinstance(config, Record) or config is MISSING else "its configuration is computed"
+            dataset = Unknown("it is a part of the data")
+            self.call_function(function, Arguments((dataset, dataset), keywords, given.rest or rest))
 
     def _field(self, given: Arguments) -> Value:
         default = given.keyword("default")
