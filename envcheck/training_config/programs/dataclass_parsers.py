@@ -138,9 +138,17 @@ class DataclassParsers(OwnLaunchers):
 _DEFAULTS: Mapping[str, Mapping[str, Value]] = {
     "transformers.TrainingArguments": {"bf16": False, "fp16": False},
     "transformers.Seq2SeqTrainingArguments": {"bf16": False, "fp16": False},
-    "trl.ModelConfig": {"load_in_4bit": False, "load_in_8bit": False, "use_peft": False},
+    "trl.ModelConfig": {
+        "load_in_4bit": False,
+        "load_in_8bit": False,
+        "use_peft": False,
+        "trust_remote_code": False,
+    },
 }
-"""Options of libraries' dataclasses, as transformers 4.30 to 5.24 and TRL 0.9.6 to 1.16.0 have them."""
+"""Options of libraries' dataclasses, as transformers 4.30 to 5.24 and TRL 0.9.6 to 1.16.0 have them.
+
+TRL's trust_remote_code moved from ModelConfig to the configurations of its trainers, with the same default.
+"""
 
 
 def _defaults_of(cls: Value) -> Mapping[str, Value]:

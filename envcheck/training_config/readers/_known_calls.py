@@ -189,13 +189,17 @@ def _is_text(node: ast.expr | None) -> bool:
 
 
 def only_evaluates(name: str, call: FollowedCall) -> bool:
-    """Return whether a call makes a DeepSpeed engine that cannot train, as for a reference model."""
+    """Return whether a call makes an engine that is not trained, if a trainer makes that of the model.
+
+    Such as that of a reference model: it is given neither an optimizer nor parameters.
+    """
     if name != "deepspeed.initialize" or call.arguments.rest or len(call.arguments.positional) > 1:
         return False
     given = {each.name: each.value for each in call.arguments.keywords}
     config = given.get("config", given.get("config_params"))
     trains = {"optimizer", "model_parameters", "args", "config_params"} & given.keys()
-    return not trains and isinstance(config, Record) and "optimizer" not in config.items
+    names_one = isinstance(config, Record) and "optimizer" in config.items
+    return not trains and config is not None and not names_one
 
 
 def is_given_options(name: str, call: FollowedCall) -> bool:

@@ -212,7 +212,7 @@ class _PythonFile:
     def _followed_calls(self) -> Iterator[tuple[ConfiguringCall, str]]:
         """Yield the calls that configure a training and that following the program reached."""
         calls = self.followed.calls if self.followed is not None else ()
-        trains_otherwise = any(call.name == "Accelerator" for call in calls)
+        trains_otherwise = any(call.name == "Accelerator" or _makes_a_trainer(call) for call in calls)
         for call in calls:
             name = recognised_name(call.name, call.owner) if call.node not in self._unused else ""
             if (trains_otherwise and only_evaluates(name, call)) or not is_given_options(name, call):
@@ -484,6 +484,11 @@ _OF_SOME_STEPS = ("%", "sync_gradients")
 def _makes_the_trainer(call: FollowedCall) -> bool:
     """Return whether a call makes an object of transformers' Trainer, or of a class derived from it."""
     return call.name in ("Trainer", "Seq2SeqTrainer") and call.owner.partition(".")[0] == "transformers"
+
+
+def _makes_a_trainer(call: FollowedCall) -> bool:
+    """Return whether a call makes an object of a library's trainer, which prepares its model itself."""
+    return call.name.endswith("Trainer") and call.owner.partition(".")[0] in ("transformers", "trl")
 
 
 def _clips_gradients(call: FollowedCall) -> bool:

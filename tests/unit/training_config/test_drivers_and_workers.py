@@ -170,3 +170,65 @@ AXOLOTL = "base_model: m\ndatasets:\n  - path: d\nsequence_len: 8\nmicro_batch_s
 def test_what_axolotl_makes_of_its_options(tmp_path: Path, more: str, expected: dict[str, object]) -> None:
     found = facts(tmp_path, {"train.yaml": AXOLOTL + more})
     assert {key: found.get(key) for key in expected} == expected
+
+
+ENGINES = """import deepspeed
+from copy import deepcopy
+from transformers import AutoModelForCausalLM, HfArgumentParser, Trainer, TrainingArguments
+class PreferenceTrainer(Trainer):
+    def __init__(self, ref_model, **given):
+        super().__init__(**given)
+        plugin = self.accelerator.state.deepspeed_plugin
+        if ref_model is not None:
+            engine, *_ = deepspeed.initialize(model=ref_model, {more})
+(args,) = HfArgumentParser((TrainingArguments,)).parse_args_into_dataclasses()
+model = AutoModelForCausalLM.from_pretrained("m")
+PreferenceTrainer(AutoModelForCausalLM.from_pretrained("m"), model=model, args=args).train()
+"""
+ZERO = '{"zero_optimization": {"stage": 3}, "bf16": {"enabled": "auto"}}'
+
+
+PLAIN = 'config={"zero_optimization": {"stage": 0}}'
+
+
+@pytest.mark.parametrize(
+    ("more", "is_trained"),
+    [
+        ("config=deepcopy(plugin.deepspeed_config)", False),
+        (PLAIN, False),
+        (f"optimizer=make(), {PLAIN}", True),
+        (f"model_parameters=ref_model.parameters(), {PLAIN}", True),
+    ],
+)
+def test_an_engine_for_a_reference_model_says_nothing(tmp_path: Path, more: str, *, is_trained: bool) -> None:
+    command = "deepspeed train.py --deepspeed zero3.json --output_dir o --bf16 true --save_steps 3\n"
+    files = {"run.sh": command, "train.py": ENGINES.replace("{more}", more), "zero3.json": ZERO}
+    found = facts(tmp_path, files)
+    assert found["parallel"] == "deepspeed"
+    assert (found.get("zero_stage") == 3) is not is_trained
+
+
+@pytest.mark.parametrize(
+    ("names", "trainer"),
+    [
+        ("per_device_train_batch_size: 8\nnum_train_epochs: 1\n", "transformers"),
+        ("batch_size: 8\nnum_epochs: 1\n", None),
+    ],
+)
+def test_names_of_a_program_do_not_prove_a_trainer(tmp_path: Path, names: str, trainer: str | None) -> None:
+    text = f"{names}save_steps: 100\nlogging_steps: 10\neval_steps: 50\ngradient_checkpointing: true\n"
+    assert facts(tmp_path, {"train.yaml": text}).get("trainer") == trainer
+
+
+@pytest.mark.parametrize(("more", "trusted"), [("", False), (" --trust_remote_code true", True)])
+def test_trl_trusts_no_code_of_a_model_by_default(tmp_path: Path, more: str, *, trusted: bool) -> None:
+    program = """from transformers import AutoModelForCausalLM
+from trl import ModelConfig, SFTConfig, SFTTrainer, TrlParser
+args, options = TrlParser((SFTConfig, ModelConfig)).parse_args_and_config()
+name = options.model_name_or_path
+model = AutoModelForCausalLM.from_pretrained(name, trust_remote_code=options.trust_remote_code)
+SFTTrainer(model=model, args=args).train()
+"""
+    command = f"python train.py --model_name_or_path m --output_dir o{more}\n"
+    found = facts(tmp_path, {"run.sh": command, "train.py": program})
+    assert found["trust_remote_code"] is trusted
