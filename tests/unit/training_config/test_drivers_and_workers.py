@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from envcheck.core.errors import InputError
 from tests.support.launches import known_facts as facts
 
 VERL = "-m verl.trainer.main_ppo algorithm.adv_estimator=grpo trainer.nnodes=2 trainer.n_gpus_per_node=8"
@@ -42,6 +43,12 @@ sbatch --nodes=2 ray.sub
 def test_a_job_is_submitted_whatever_its_script_is_called(tmp_path: Path) -> None:
     found = facts(tmp_path, {"run.sh": SUBMITS, "ray.sub": RAY})
     assert (found["parallel"], found["fsdp_offload"], found["world_size"]) == ("fsdp2", True, 16)
+
+
+@pytest.mark.parametrize("job", [RAY.replace("#!/bin/bash", "# notes on the cluster"), None])
+def test_what_is_no_script_is_not_submitted(tmp_path: Path, job: str | None) -> None:
+    with pytest.raises(InputError):
+        facts(tmp_path, {"run.sh": SUBMITS, **({} if job is None else {"ray.sub": job})})
 
 
 POLICY = """grpo: {num_prompts_per_step: 32}
