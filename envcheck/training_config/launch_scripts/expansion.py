@@ -369,13 +369,21 @@ class Expander:
             return self._sorted_arguments(command, piece, scope) or self._filtered([command], piece, scope)
 
     def _printed_by_function(self, command: SimpleCommand, scope: Scope) -> Value | None:
-        """Return what a function of the script prints; what it sets stays in the shell that runs it."""
-        fields = self.fields(command.words, scope)
-        if self.session.call_function is None or command.redirects or not fields:
+        """Return what a function of the script prints; what it sets stays in the shell that runs it.
+
+        None if its output is already being read: what a function prints that calls itself is not known.
+        """
+        name = command.words[0].bare
+        call = self.session.call_function
+        if call is None or command.redirects or name in self.session.printing:
             return None
         inner = Scope(scope)
         inner.variables[PRINTED] = ()
-        self.session.call_function(known_text(fields[0]) or "", fields, inner)
+        self.session.printing.add(name)
+        try:
+            call(name, self.fields(command.words, scope), inner)
+        finally:
+            self.session.printing.discard(name)
         found = inner.get(PRINTED)
         return stripped(found) if isinstance(found, tuple) else None
 

@@ -43,7 +43,8 @@ def nothing_beside(name: str) -> str | None:
 class Session:
     """Hold the state of following one script; `beside` reads the scripts that it starts or sources.
 
-    `call_function` follows one of `functions` with its name and arguments, once something follows commands.
+    `call_function` follows one of `functions` with its name and arguments, once something follows commands;
+    `printing` are those whose output is being read.
     `assumed` has the variables that were assumed to be unset outside the script, and "@" for its arguments.
     `roots` has those that were assumed to name the folder of the project. `passed_over` are the ways in which
     a branch ends that is not assumed to be taken. `tested` are the files that conditions ask for, `left_out`
@@ -55,6 +56,7 @@ class Session:
         """Begin with a full budget."""
         self.beside = beside
         self.functions: dict[str, Node] = {}
+        self.printing: set[str] = set()
         self.call_function: Callable[[str, list[Value], Scope], object] | None = None
         self.assumed: set[str] = set()
         self.roots: set[str] = set()

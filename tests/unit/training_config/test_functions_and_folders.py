@@ -53,6 +53,13 @@ def test_what_a_function_sets_for_its_output_stays_in_its_shell(tmp_path: Path) 
     assert (found["precision"], found["save_steps"]) == ("bf16", 7)
 
 
+@pytest.mark.parametrize("body", ["inner=$(given)", "inner=$(other)"])
+def test_a_function_that_reads_its_own_output_is_followed_once(tmp_path: Path, body: str) -> None:
+    script = f'other() {{ again=$(given); echo "$again"; }}\ngiven() {{ {body}; echo "--bf16 true"; }}\n'
+    found = facts(tmp_path, {"run.sh": f"{script}MORE=$(given)\n{TRAIN} --save_steps 7 $MORE\n"})
+    assert (found["precision"], found["save_steps"]) == ("bf16", 7)
+
+
 PROGRAM = """from transformers import HfArgumentParser, Trainer, TrainingArguments
 (args,) = HfArgumentParser((TrainingArguments,)).parse_args_into_dataclasses()
 args.bf16 = True
