@@ -27,7 +27,7 @@ _TO_ERRORS = ("&2", "2", "/dev/stderr")
 
 
 class ReadsInput(Protocol):
-    """Knows the text that a here-document passes to a command."""
+    """Know the text that a here-document passes to a command."""
 
     def standard_input(self, command: SimpleCommand, scope: Scope) -> Value | None:
         """Return the text, or None."""

@@ -70,11 +70,11 @@ Trainer(args=args).train()
 @pytest.mark.parametrize(
     ("folder", "found"),
     [
-        ("/projects/$USER/work/src/", True),
+        ("/projects/$USER/mine/src/", True),
         ("/scratch/$(whoami)/src", True),
         ("$PROJECT/src", True),
         ("$SLURM_SUBMIT_DIR/src", True),
-        ("/projects/$USER/work/other", False),
+        ("/projects/$USER/mine/other", False),
         ("$OUTPUT_DIR/src", False),
         ("$(next_folder)/src", False),
     ],
