@@ -29,7 +29,10 @@ def loading_code(nodes: Sequence[ast.AST]) -> set[ast.AST]:
         if isinstance(call, ast.Call) and _called(call).endswith("Trainer"):
             for name, value in _models(call):
                 (beside if is_beside(name) else trained).update(_names(ast.walk(value)))
-    found = _made(nodes, beside - trained)
+    beside -= trained
+    if not beside:
+        return set()
+    found = _made(nodes, beside)
     elsewhere = _names(node for node in nodes if node not in found)
     return found | _made(nodes, _names(found) - elsewhere)
 
