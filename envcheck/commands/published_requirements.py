@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from envcheck.commands.atlas_tables import release_table
-from envcheck.core import markers
+from envcheck.core import markers, versions
 from envcheck.core.facts import (
     NOT_GIVEN,
     Fact,
     Inventory,
     Known,
+    Tri,
     is_package_version_key,
     normalised,
     package_key,
@@ -32,19 +33,23 @@ from envcheck.knowledge.requirement_windows import (
     implied_versions,
 )
 from envcheck.policy.generated_findings import generated_finding
-from envcheck.rules.requirements import PUBLISHED, marker_environment
+from envcheck.rules.requirements import PUBLISHED, marker_environment, split_requirement
 
 CUDA_LIBRARIES = ("nvidia-", "cuda-")
 """Beginnings of the names of CUDA's libraries."""
 
 _NAME_ENDS_AT = " <>=!~;[(@"
 
+_PYTHONS = ("3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3.14")
+_LAST_PATCH = 99  # above every bound that a release puts on the patches of a Python
+
 
 def with_published_requirements(read: Inventory, python: str = "") -> Inventory:
     """Return the inventory with the requirements of each known release on the other listed packages.
 
     If the inventory has the requirements of any package, it is an environment and returned unchanged. With a
-    Python, the requirements are those for it, without their markers.
+    Python, the requirements are those for it, without their markers. If no Python is known, a requirement
+    that depends on it is added only if its package is violated under every Python that the releases admit.
     """
     listed = {
         package_name(key): str(fact.value)
@@ -54,9 +59,11 @@ def with_published_requirements(read: Inventory, python: str = "") -> Inventory:
     if len(listed) < 2 or any(key.endswith(".requires") for key in read.facts):  # noqa: PLR2004 - a pair
         return read
     table = release_table()
-    facts = []
+    found: dict[str, tuple[str, ...]] = {}
+    admitted = []
     for package, version in listed.items():
         row = table.row(package, version)
+        admitted.append(row.python if row else "")
         lines = tuple(
             line
             for line in (row.requires if row else ())
@@ -66,10 +73,15 @@ def with_published_requirements(read: Inventory, python: str = "") -> Inventory:
             lines = tuple(line for line in lines if not _required_name(line).startswith(CUDA_LIBRARIES))
         if python:
             lines = _for_python(lines, read, python)
-        if lines:
-            source = f"{PUBLISHED}{package} {version}"
-            facts.append(Fact(package_key(package, "requires"), Known(lines), source))
-    return read.with_facts(facts)
+        found[package] = lines
+    if not python and read.known("python.version") is None:
+        environments = _possible_environments(read, admitted)
+        found = {package: _for_any_python(lines, listed, environments) for package, lines in found.items()}
+    return read.with_facts(
+        Fact(package_key(package, "requires"), Known(lines), f"{PUBLISHED}{package} {listed[package]}")
+        for package, lines in found.items()
+        if lines
+    )
 
 
 def implied_releases(read: Inventory) -> dict[str, ImpliedVersion]:
@@ -189,8 +201,56 @@ def _no_companion(companion: ExcludedCompanion, read: Inventory) -> Finding:
     )
 
 
+def _environment_with(read: Inventory, python: str) -> dict[str, str]:
+    return marker_environment(read.with_facts([Fact("python.version", Known(python), "lock")]))
+
+
+def _possible_environments(read: Inventory, admitted: Sequence[str]) -> list[dict[str, str]]:
+    """Return the marker variables under each Python that all releases admit, or under all if none is."""
+    asked = set(filter(None, admitted))
+    shared = [
+        python
+        for python in _PYTHONS
+        if all(
+            versions.satisfies(f"{python}.{_LAST_PATCH}", each, unknown=Tri.YES) is Tri.YES for each in asked
+        )
+    ]
+    return [_environment_with(read, python) for python in shared or _PYTHONS]
+
+
+def _for_any_python(
+    lines: Sequence[str], listed: Mapping[str, str], environments: Sequence[Mapping[str, str]]
+) -> tuple[str, ...]:
+    """Return what applies under every Python, and of the rest what is violated under each of them."""
+    always, sometimes = [], []
+    for line in lines:
+        bare, _, marker = line.partition(";")
+        answers = [not marker or markers.matches(marker, each) for each in environments]
+        if None in answers:
+            always.append(line)  # a marker that cannot be read is reported
+        elif all(answers):
+            always.append(bare)
+        elif any(answers):
+            sometimes.append((bare, answers))
+    for name in dict.fromkeys(_required_name(bare) for bare, _ in sometimes):
+        violated = [
+            (bare, answers)
+            for bare, answers in sometimes
+            if _required_name(bare) == name and _is_violated(bare, listed[name])
+        ]
+        by_python = zip(*(answers for _, answers in violated), strict=True)
+        if violated and all(any(answers) for answers in by_python):
+            always += [bare for bare, answers in violated if answers[0]]
+    return tuple(always)
+
+
+def _is_violated(requirement: str, version: str) -> bool:
+    specifier = split_requirement(requirement)[1]
+    return versions.satisfies(version, specifier, unknown=Tri.YES) is Tri.NO
+
+
 def _for_python(lines: Sequence[str], read: Inventory, python: str) -> tuple[str, ...]:
-    environment = marker_environment(read.with_facts([Fact("python.version", Known(python), "lock")]))
+    environment = _environment_with(read, python)
     split = [line.partition(";") for line in lines]
     return tuple(bare for bare, _, marker in split if not marker or markers.matches(marker, environment))
 

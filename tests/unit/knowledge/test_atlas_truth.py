@@ -18,6 +18,9 @@ from envcheck.lock.parse import parse_requirements
 from tests.support.worlds import inventory
 from tests.unit.lock.test_lock import SHIPPED
 
+ALSO_FOR_INFERENCE = ("sentence-transformers",)
+"""Packages with a trainer that most people have for something else."""
+
 
 def accused(versions: Mapping[str, str]) -> list[str]:
     rules = rules_here(load_atlas(), versions)
@@ -28,8 +31,11 @@ def of_one_method(rule: Rule) -> bool:
     """Whether only some trainings reach the failure, such as DPO with TRL's own trainer."""
     clauses = [clause for table in rule.when for clause in table]
     imported = rule.id.endswith(":training")
+    also = rule.id.split(":")[1] in ALSO_FOR_INFERENCE
     return imported or any(
-        clause.key == "train.method" and (ABSENT,) not in clause.any_of for clause in clauses
+        (clause.key == "train.method" and (ABSENT,) not in clause.any_of)
+        or (also and clause.key == "train.trainer")
+        for clause in clauses
     )
 
 
@@ -84,6 +90,30 @@ def test_compiled_modules_that_a_plugin_replaces_do_not_accuse() -> None:
         for each in (beside, plugin)
     )
     assert [len(each) for each in with_all] > [len(each) for each in with_names] > []
+
+
+@pytest.mark.parametrize(
+    ("train", "expected"),
+    [("", None), ('trainer = "trl"', None), ('trainer = "sentence_transformers"', Severity.ERROR)],
+)
+def test_a_trainer_of_a_package_that_also_encodes_is_judged_where_it_trains(
+    train: str, expected: Severity | None
+) -> None:
+    versions = '[pkg]\nsentence-transformers = "3.0.1"\ntransformers = "4.46.3"\n'
+    facts = inventory(f"{versions}[train]\n{train}\n" if train else versions, knowledge())
+
+    findings = judge_inventory(facts, knowledge(), None).findings
+    errors = [each.severity for each in findings if each.severity is Severity.ERROR and each.evidence]
+
+    assert set(errors) == ({expected} if expected else set())
+
+
+def test_a_server_that_cannot_be_made_is_no_error_of_a_training() -> None:
+    rules = rules_here(load_atlas(), {"fastapi": "0.128.0", "starlette": "1.0.0"})
+
+    assert [(rule.id, rule.severity) for rule in rules] == [
+        ("atlas:fastapi:starlette:FastAPI", Severity.WARNING)
+    ]
 
 
 def healthy_cases() -> Iterator[Any]:

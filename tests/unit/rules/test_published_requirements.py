@@ -50,6 +50,33 @@ def test_requirements_on_packages_that_are_not_listed_are_not_missed() -> None:
     assert violated(judged(facts)) == {}
 
 
+@pytest.mark.parametrize(
+    ("python", "numpy", "asked"),
+    [
+        ("3.11.4", "1.22.4", ">=1.23.2"),
+        ("3.10.6", "1.22.4", None),
+        (None, "1.22.4", None),  # right for 3.10, wrong for 3.11
+        (None, "1.17.5", ">=1.20.3"),  # wrong for every Python
+    ],
+)
+def test_what_depends_on_a_python_that_is_not_known_is_told_only_if_it_is_wrong_for_all(
+    python: str | None, numpy: str, asked: str | None
+) -> None:
+    machine = f'python = {{ version = "{python}" }}\n' if python else ""
+    report = judged(f'{machine}[pkg]\npandas = "1.5.3"\nnumpy = "{numpy}"\n')
+
+    title = f"pandas asks for numpy{asked} in its own metadata"
+    assert violated(report) == ({"requires-dist:pandas:numpy": title} if asked else {})
+
+
+@pytest.mark.parametrize(("scipy", "told"), [("1.13.1", False), ("1.16.0", True)])
+def test_only_the_pythons_that_all_releases_admit_are_possible(scipy: str, *, told: bool) -> None:
+    facts = f'[pkg]\nscipy = "{scipy}"\npandas = "2.1.2"\nnumpy = "1.22.4"\n'
+
+    # pandas 2.1.2 admits this NumPy below Python 3.11, which SciPy 1.16 requires
+    assert ("requires-dist:pandas:numpy" in violated(judged(facts))) is told
+
+
 def test_a_list_with_all_libraries_of_another_cuda_is_for_another_build() -> None:
     libraries = 'nvidia-cublas-cu12 = "12.8.3.14"\nnvidia-cuda-runtime-cu12 = "12.8.57"\n'
     facts = f'[pkg]\ntorch = "2.7.0"\n{libraries}nvidia-cuda-nvrtc-cu12 = "12.8.61"\n'
