@@ -61,7 +61,7 @@ def read_facts_file(file: str, keys: Vocabulary) -> Inventory:
     except InputError:
         if file.endswith(_SUFFIXES) or text.lstrip().startswith("{"):
             raise
-        pasted = _pasted(text, file, keys) or _frozen(text, file)
+        pasted = _conda_list(text, file) or _pasted(text, file, keys) or _frozen(text, file)
         if pasted is None:
             raise InputError(file, _NOT_KNOWN) from None
         return pasted
@@ -87,6 +87,17 @@ def _json_list(text: str, file: str) -> Inventory | None:
         key = package_key(normalised(name))
         facts[key] = Fact(key, Known(version), file)
     return Inventory(facts, complete=frozenset({"pkg"})) if facts else None
+
+
+def _conda_list(text: str, file: str) -> Inventory | None:
+    """Return the packages that `conda list --export` or `--explicit` printed; None for any other text."""
+    from envcheck.dependency_files import ReadingContext, conda_list, inventory  # most starts read no list
+
+    if not conda_list.is_conda_list(text):
+        return None
+    context = ReadingContext(lambda name, _: (name, ""), {})
+    (listed,) = conda_list.read(text, file, context)
+    return inventory(listed)
 
 
 _PIN = re.compile(r"([A-Za-z][\w.-]*)==(\d[\w.+!]*)")

@@ -40,7 +40,7 @@ CUDA_LIBRARIES = ("nvidia-", "cuda-")
 
 _NAME_ENDS_AT = " <>=!~;[(@"
 
-_PYTHONS = ("3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3.14")
+_PYTHONS = ("3.11", "3.12", "3.10", "3.13", "3.9", "3.14", "3.8")  # the more usual first
 _LAST_PATCH = 99  # above every bound that a release puts on the patches of a Python
 
 
@@ -59,6 +59,8 @@ def with_published_requirements(read: Inventory, python: str = "") -> Inventory:
     if len(listed) < 2 or any(key.endswith(".requires") for key in read.facts):  # noqa: PLR2004 - a pair
         return read
     table = release_table()
+    from_conda = read.known("packages.from_conda")
+    from_conda = from_conda if isinstance(from_conda, tuple) else ()  # it builds them for one another
     found: dict[str, tuple[str, ...]] = {}
     admitted = []
     for package, version in listed.items():
@@ -69,6 +71,8 @@ def with_published_requirements(read: Inventory, python: str = "") -> Inventory:
             for line in (row.requires if row else ())
             if _required_name(line) in listed and not _depends_on_build(version, line)
         )
+        if package in from_conda:
+            lines = tuple(line for line in lines if _required_name(line) not in from_conda)
         if package == "torch" and _is_for_another_cuda(lines, listed):
             lines = tuple(line for line in lines if not _required_name(line).startswith(CUDA_LIBRARIES))
         if python:
@@ -221,7 +225,10 @@ def _possible_environments(read: Inventory, admitted: Sequence[str]) -> list[dic
 def _for_any_python(
     lines: Sequence[str], listed: Mapping[str, str], environments: Sequence[Mapping[str, str]]
 ) -> tuple[str, ...]:
-    """Return what applies under every Python, and of the rest what is violated under each of them."""
+    """Return what applies under every Python, and of the rest what is violated under each of them.
+
+    If Pythons ask for different releases of a package, what the first one asks for is returned.
+    """
     always, sometimes = [], []
     for line in lines:
         bare, _, marker = line.partition(";")

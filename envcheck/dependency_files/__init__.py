@@ -88,13 +88,15 @@ class DependencyFormat(NamedTuple):
     """One format: its name, whether it recognises a file by the file's name, and how it reads the text.
 
     `usual` is the narrower pattern of names by which such a file is found in a folder, in upper or lower
-    case; without it, `recognises` decides.
+    case; without it, `recognises` decides. `recognises_text` recognises files by their text, whatever their
+    names.
     """
 
     kind: str
     recognises: Callable[[str], bool]
     read: Callable[[str, str, ReadingContext], tuple[DependencyList, ...]]
     usual: str = ""
+    recognises_text: Callable[[str], bool] | None = None
 
     def is_usual(self, name: str) -> bool:
         """Return whether a file in a folder is taken for one of this format, by its name."""
@@ -108,7 +110,7 @@ def every_format() -> tuple[DependencyFormat, ...]:
 
 
 def read(text: str, where: str, context: ReadingContext, file_name: str = "") -> tuple[DependencyList, ...]:
-    """Return the dependency lists of a file, in the format that recognises its name.
+    """Return the dependency lists of a file, in the format that recognises its text or its name.
 
     `file_name` stands for the name of what has none of its own, such as standard input.
 
@@ -116,14 +118,15 @@ def read(text: str, where: str, context: ReadingContext, file_name: str = "") ->
     some Python installs.
 
     Raises:
-        InputError: no format recognises the name, or the file has a mistake.
+        InputError: no format recognises it, or the file has a mistake.
     """
     if "\0" in text or "\ufffd" in text:
         raise InputError(where, "not a text file in UTF-8")
     name = file_name or where.rpartition("/")[2]
     formats = every_format()
-    for candidate in formats:
-        if candidate.recognises(name):
+    by_text = [each for each in formats if each.recognises_text and each.recognises_text(text)]
+    for candidate in (*by_text, *formats):
+        if candidate in by_text or candidate.recognises(name):
             lists = candidate.read(text, where, context)
             if not any(line.why == NEEDS_PYTHON for each in lists for line in each.lines):
                 return lists

@@ -11,7 +11,7 @@ from envcheck.core.errors import InputError
 from envcheck.core.facts import Fact, Known, Unknown, normalised
 from envcheck.core.parsing import check_yaml, yaml_error
 from envcheck.dependency_files import DependencyFormat, DependencyList, ListedPackage, ReadingContext
-from envcheck.dependency_files.parsing.conda_files import NAMES, conda_companions
+from envcheck.dependency_files.parsing.conda_files import NAMES, packages_from_conda
 from envcheck.dependency_files.parsing.requirement import conda_version
 from envcheck.dependency_files.parsing.requirement_collector import RequirementCollector
 from envcheck.dependency_files.parsing.requirement_lines import Entry
@@ -45,7 +45,7 @@ def read(text: str, where: str, context: ReadingContext) -> tuple[DependencyList
         facts.append(Fact("build.torch.cuda", Unknown(why, asked=True), conda["torch"].place))
     installed_by_pip = _pip_packages(pip_lists, where, context, facts)
     packages = {**conda, **{package.name: package for package in installed_by_pip.lines}}
-    made = conda_companions(conda.values(), packages, where)
+    made = packages_from_conda(conda.values(), packages, where)
     return (
         installed_by_pip._replace(lines=tuple(packages.values()), facts=(*installed_by_pip.facts, *made)),
     )

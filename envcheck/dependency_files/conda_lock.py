@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from envcheck.core.errors import InputError
 from envcheck.core.facts import Fact, normalised
 from envcheck.dependency_files import DependencyFormat, DependencyList, ListedPackage, ReadingContext
-from envcheck.dependency_files.parsing.conda_files import PLATFORMS, conda_companions, conda_package
+from envcheck.dependency_files.parsing.conda_files import PLATFORMS, conda_package, packages_from_conda
 
 _BEGIN = re.compile(r"( {0,2})- name: ['\"]?([^'\"\s]+)")
 _FIELD = re.compile(r" +(version|manager|platform|url): ['\"]?([^'\"\s]+)")
@@ -47,7 +47,7 @@ def read(text: str, where: str, context: ReadingContext) -> tuple[DependencyList
         raise InputError(where, "expected package: with a list, as conda-lock writes it")
     if not packages:
         raise InputError(where, f"it has no packages for {platform or context.arch}")
-    facts += conda_companions(conda, packages, where)
+    facts += packages_from_conda(conda, packages, where)
     return (DependencyList(where, tuple(packages.values()), tuple(facts), whole=True),)
 
 

@@ -10,7 +10,12 @@ import re
 from envcheck.core.errors import InputError
 from envcheck.core.facts import Fact, normalised
 from envcheck.dependency_files import DependencyFormat, DependencyList, ListedPackage, ReadingContext
-from envcheck.dependency_files.parsing.conda_files import PLATFORMS, conda_companions, conda_package
+from envcheck.dependency_files.parsing.conda_files import (
+    PLATFORMS,
+    conda_package,
+    name_and_version,
+    packages_from_conda,
+)
 
 _SECTION = re.compile(r"(\w[\w-]*):")
 _ENVIRONMENT = re.compile(r"  ([\w.-]+):$")
@@ -87,7 +92,7 @@ def _listed(
     facts: list[Fact] = []
     for number, kind, address in rows:
         place = f"{where}:{number}:1"
-        name, version = details.get(address) or _of_file(kind, address)
+        name, version = details.get(address) or name_and_version(address)
         if kind == "conda":
             package, found = conda_package(name, version, address.rpartition("/")[2], place)
             facts += found
@@ -98,18 +103,8 @@ def _listed(
         if package is not None and (kind == "pypi" or package.name not in packages):
             packages[package.name] = package
             conda += [package] if kind == "conda" else []
-    facts += conda_companions(conda, packages, where)
+    facts += packages_from_conda(conda, packages, where)
     return DependencyList(f"{where} ({environment})", tuple(packages.values()), tuple(facts), whole=True)
-
-
-def _of_file(kind: str, address: str) -> tuple[str, str]:
-    """Return name and version, as the file name in the address gives them."""
-    file = address.rpartition("/")[2].partition("#")[0].replace("%2B", "+")
-    if kind == "conda":
-        parts = file.removesuffix(".conda").removesuffix(".tar.bz2").rsplit("-", 2)
-        return (parts[0], parts[1]) if len(parts) == 3 else ("", "")  # noqa: PLR2004 - name, version, build
-    wheel = re.match(r"([A-Za-z0-9_.]+)-([0-9][A-Za-z0-9_.!+]*)(?:-|\.tar|\.zip)", file)
-    return (wheel[1], wheel[2]) if wheel else ("", "")
 
 
 LISTING = DependencyFormat("pixi.lock", lambda name: name.endswith("pixi.lock"), read)

@@ -64,7 +64,7 @@ YIELDS = {
     "cuda.copies": Key(Kind.WORDS, "CUDA libraries with several copies, and the owner of each"),
     "python.startup_code": Key(Kind.WORDS, "files of package folders that run code at every start of Python"),
     "packages.from_conda": Key(
-        Kind.WORDS, "torch and its companions, if conda installed them: it compiles each for its own torch"
+        Kind.WORDS, "packages that conda installed: it builds them for one another, not as the wheels are"
     ),
     "packages.from_source": Key(
         Kind.WORDS, "packages that a lock takes from a repository: each is compiled for the torch beside it"
@@ -94,7 +94,6 @@ YIELDS = {
 }
 
 _CONDA_NAMES = {"pytorch": "torch", "pytorch-cpu": "torch", "pytorch-gpu": "torch"}
-_COMPANIONS = frozenset(("torch", "torchaudio", "torchvision"))
 _FOR_TORCH = pattern(r"torch|-kernels?$")
 # Variables that an interpreter may need to start (LD_LIBRARY_PATH for a shared libpython), and those that
 # decide whether it uses the user's own site-packages.
@@ -470,22 +469,21 @@ def _conda_facts(
     version differs from what conda installed, something else replaced it, and a fact says so.
     """
     folder = f"{environment.prefix}/conda-meta"
-    companions = set()
+    by_conda = set()
     for record in conda_records(host.listdir(folder)):
         name = _CONDA_NAMES.get(record.name, record.name)
         source = f"conda-meta/{record.entry}"
         replaced = name in found and _public(found[name][0].version) != _public(record.version)
-        if name in _COMPANIONS and not replaced:
-            companions.add(name)
         if name in found:
+            by_conda |= set() if replaced else {name}
             if replaced and found[name][0].version:
                 yield Fact(package_key(name, "conda"), Known(record.version), source)
         elif record.name not in found:
             text = host.read_text(f"{folder}/{record.entry}")
             if text is not None and installs_python_files(text):
                 yield Fact(package_key(name), Known(record.version), source)
-    if len(companions) > 1:
-        yield Fact("packages.from_conda", Known(tuple(sorted(companions))), "conda-meta")
+    if by_conda:
+        yield Fact("packages.from_conda", Known(tuple(sorted(by_conda))), "conda-meta")
 
 
 def _build_facts(

@@ -56,7 +56,7 @@ def test_requirements_on_packages_that_are_not_listed_are_not_missed() -> None:
         ("3.11.4", "1.22.4", ">=1.23.2"),
         ("3.10.6", "1.22.4", None),
         (None, "1.22.4", None),  # right for 3.10, wrong for 3.11
-        (None, "1.17.5", ">=1.20.3"),  # wrong for every Python
+        (None, "1.17.5", ">=1.23.2"),  # wrong for every Python
     ],
 )
 def test_what_depends_on_a_python_that_is_not_known_is_told_only_if_it_is_wrong_for_all(
