@@ -38,7 +38,7 @@ READ_BY_RULES = _NAMES | frozenset(
     (
         "ACCELERATE_BYPASS_DEVICE_MAP", "CUDA_DEVICE_ORDER", "DS_ACCELERATOR", "DS_SKIP_CUDA_CHECK",
         "NCCL_IB_DISABLE", "NCCL_MNNVL_ENABLE", "NCCL_P2P_DISABLE", "NCCL_SOCKET_IFNAME",
-        "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD",
+        "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", "TORCH_NCCL_USE_COMM_NONBLOCKING",
     )
 )  # fmt: skip
 """Variables on the allow-list that may decide a rule; those that select GPUs are left out."""

@@ -286,6 +286,9 @@ KEYS = {
         Kind.FLAG,
         "whether torch is a published wheel: not conda's build, and not compiled by the user or a vendor",
     ),
+    "torchcodec.from_wheel": Key(
+        Kind.FLAG, "whether torchcodec is a wheel: not where conda installed it together with torch"
+    ),
     "torch.preview_of": Key(
         Kind.VERSION,
         "release that a vendor build of torch is numbered before, e.g. 2.6.0 for 2.6.0a0+1234.nv25.01",

@@ -175,6 +175,13 @@ def torch_from_wheel(inventory: Inventory) -> Fact:
     return Fact("torch.from_wheel", Known(wheel), "derived from python.manager and pkg.torch")
 
 
+def torchcodec_from_wheel(inventory: Inventory) -> Fact:
+    """Return whether torchcodec is a wheel; conda compiles it for the torch that it installs."""
+    by_conda = inventory.known("packages.from_conda")
+    wheel = not (isinstance(by_conda, tuple) and "torchcodec" in by_conda)
+    return Fact("torchcodec.from_wheel", Known(wheel), "derived from packages.from_conda")
+
+
 def torch_preview_of(inventory: Inventory) -> Fact:
     """Return the release that a vendor build of torch is numbered before: 2.6.0 for `2.6.0a0+1234.nv25.01`.
 
