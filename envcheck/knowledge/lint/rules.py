@@ -204,13 +204,13 @@ def _repeats(subject: LintSubject) -> Iterator[LintProblem]:
     """Yield rules whose `repeats` names no rule that is more severe.
 
     A finding of the atlas (`atlas:vllm:torch`) is named by the two packages that the rule is about. The rule
-    may name the host too, on which the build of a package depends.
+    may name the host too, on which the build of a package depends, and whether its symbols were found.
     """
     by_id = {rule.id: rule for rule in subject.known.rules}
     for rule in subject.known.rules:
         other = by_id.get(rule.repeats)
         of_atlas = rule.repeats.startswith("atlas:")
-        keys = {key for key in keys_in(rule) if family(key) != "host"}
+        keys = {key for key in keys_in(rule) if family(key) != "host" and not key.endswith(".resolved")}
         if of_atlas and keys == {package_key(name) for name in rule.repeats.split(":")[1:]}:
             continue
         if rule.repeats and (other is None or other.severity.rank <= rule.severity.rank):
