@@ -147,6 +147,8 @@ def test_every_fix_of_a_broken_case_helps_and_leads_to_no_other_error(case: dict
         changes = [(key, trial_value(value)) for key, value in fix.set]
         if all(uninstalls(key, value) and settled.known(key) is None for key, value in changes):
             continue  # it is for another package of the rule, and is not shown
+        if all(value is False and settled.known(key) is False for key, value in changes):
+            continue  # it switches off what is off, so it does not help, and is not shown
         after = judged(apply_changes(read, changes, known()))
         reported = {each.rule.id for each in after.findings}
         assert finding.rule.id not in reported, f"{fix.set} does not help, or leaves it undecided"
