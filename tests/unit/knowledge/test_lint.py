@@ -394,6 +394,14 @@ def test_rules_that_differ_in_a_clause_or_in_what_they_require_do_not_overlap() 
     assert linted(text + other) == []
 
 
+def test_a_rule_that_repeats_the_atlas_may_name_the_host_and_whether_symbols_were_found() -> None:
+    when = '{ "pkg.peft" = "<0.15", "pkg.trl" = ">=0.9", "host.arch" = "!=aarch64" }'
+    repeats = 'repeats = "atlas:peft:trl"\n'
+    assert linted(rule(when, more='require = { "pkg.peft.resolved" = "present" }\n' + repeats)) == []
+    problem = only(linted(rule(when, more='require = { "pkg.torch" = "present" }\n' + repeats)))
+    assert "expected a rule that is more severe" in problem.message
+
+
 def test_a_package_that_is_no_cure_is_bounded_by_the_rule() -> None:
     when = '{ "pkg.peft" = "<0.15.0", "train.dora" = true }'
     assert linted(rule(when, more='no_cure = ["pkg.peft"]\n')) == []
