@@ -42,16 +42,22 @@ def listed_packages(inventory: Inventory) -> Iterator[tuple[str, str]]:
 def published_code(inventory: Inventory, matrix: Matrix) -> dict[str, tuple[str, ...]]:
     """Return the GPU architectures of the packages whose wheels were opened, if no installed files were.
 
-    A wheel for another CUDA, which is published elsewhere, has code for other GPUs.
+    A wheel for another CUDA, which is published elsewhere, has code for other GPUs, and so has conda's build.
     """
+    built = _built_by_conda(inventory)
     found = {}
     for name, version in listed_packages(inventory):
-        if _OTHER_CUDA.fullmatch(versions.local_label(version)):
+        if name in built or _OTHER_CUDA.fullmatch(versions.local_label(version)):
             continue
         build = matrix.builds(name, version)
         if build and "gpu" in build and package_key(name, "architectures") not in inventory.facts:
             found[name] = tuple(build["gpu"][0].split(" "))
     return found
+
+
+def _built_by_conda(inventory: Inventory) -> tuple[object, ...]:
+    names = inventory.known("packages.from_conda")
+    return names if isinstance(names, tuple) else ()
 
 
 def without_wheel(inventory: Inventory, matrix: Matrix) -> Reading:
@@ -60,10 +66,11 @@ def without_wheel(inventory: Inventory, matrix: Matrix) -> Reading:
     if inventory.known("host.os") not in (None, "linux") or arch not in (None, "x86_64", "aarch64"):
         return Absent()
     machine = (str(arch or "x86_64"), str(python or ""), str(glibc or ""))
+    built = _built_by_conda(inventory)
     found = []
     for name, version in listed_packages(inventory):
         label = versions.local_label(version)
-        if name in _OWN_RULES or (label and not _OTHER_CUDA.fullmatch(label)):
+        if name in _OWN_RULES or name in built or (label and not _OTHER_CUDA.fullmatch(label)):
             continue
         reason = _why_none_fits(matrix.builds, name, version.partition("+")[0], machine, bool(label))
         if reason:

@@ -171,8 +171,13 @@ def torch_from_wheel(inventory: Inventory) -> Fact:
     compiled = version is not None and (
         (version.pre or ("",))[0] == "a" or not _WHEEL_LABEL.fullmatch(version.local or "")
     )
-    wheel = inventory.known("python.manager") != "conda" and not compiled
-    return Fact("torch.from_wheel", Known(wheel), "derived from python.manager and pkg.torch")
+    by_conda = inventory.known("packages.from_conda")
+    if isinstance(by_conda, tuple):
+        of_conda = "torch" in by_conda
+    else:
+        of_conda = inventory.known("python.manager") == "conda"
+    source = "derived from pkg.torch and packages.from_conda or python.manager"
+    return Fact("torch.from_wheel", Known(not of_conda and not compiled), source)
 
 
 def torchcodec_from_wheel(inventory: Inventory) -> Fact:

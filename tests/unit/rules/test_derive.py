@@ -166,6 +166,21 @@ def test_what_conda_installed_together_was_compiled_together(by_conda: str, fits
     assert reading(facts, "build.torchvision.fits") == Known(value=fits)
 
 
+@pytest.mark.parametrize(
+    ("more", "wheel"),
+    [
+        ("", True),
+        ('python = { manager = "conda" }', False),
+        ('packages = { from_conda = ["numpy", "torch"] }', False),
+        ('python = { manager = "conda" }\npackages = { from_conda = ["numpy"] }', True),  # pip's torch
+    ],
+)
+def test_torch_is_no_wheel_where_conda_installed_it(more: str, *, wheel: bool) -> None:
+    facts = f'pkg = {{ torch = "2.10.0" }}\n{more}'
+
+    assert reading(facts, "torch.from_wheel") == Known(value=wheel)
+
+
 def test_whether_torchvision_fits_a_torch_that_no_table_lists_is_unknown() -> None:
     facts = 'pkg = { torch = "2.99.0", torchvision = "0.22.0" }'
     assert isinstance(reading(facts, "build.torchvision.fits"), Unknown)

@@ -74,6 +74,7 @@ def test_a_package_of_which_no_wheel_fits_is_named_with_the_reason(
         ('pure = "1.0"', "3.11.9", 'glibc = "2.5"'),
         ('older-too = "1.0"', "3.8.9", 'glibc = "2.17"'),
         ('torch = "2.8.0"', "3.11.9", 'glibc = "2.17"'),  # has rules of its own
+        ('vllm = "0.12.0"\n[packages]\nfrom_conda = ["vllm"]', "3.12.1", 'glibc = "2.17"'),
     ],
 )
 def test_a_package_that_fits_or_of_which_nothing_is_known_is_not_named(
