@@ -273,6 +273,11 @@ KEYS = {
         "kernels of Liger replace the model's own",
         phrases={"true": "Liger kernels", "false": "no Liger kernels"},
     ),
+    "train.liger_plugin": Key(
+        Kind.FLAG,
+        "axolotl's Liger plugin patches the model by options of its own",
+        phrases={"true": "axolotl's Liger plugin", "false": "no Liger plugin of axolotl"},
+    ),
     "train.unsloth": Key(Kind.FLAG, "Unsloth loads and patches the model"),
     "train.padding_free": Key(
         Kind.FLAG,
