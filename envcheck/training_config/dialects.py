@@ -444,8 +444,11 @@ def _row(kind: Any, row: Mapping[str, Any]) -> Any:
     Raises:
         ValueError: the row has an unknown field or lacks one.
     """
+    fields = {_PYTHON_NAMES.get(field, field): value for field, value in row.items()}
+    if isinstance(fields.get("value"), list):
+        fields["value"] = tuple(fields["value"])  # a fact of several words, such as trackers
     try:
-        return kind(**{_PYTHON_NAMES.get(field, field): value for field, value in row.items()})
+        return kind(**fields)
     except TypeError as error:
         raise ValueError(f"{dict(row)}: {error}") from None
 
