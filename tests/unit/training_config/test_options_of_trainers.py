@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from envcheck.commands import loading, training_files
 from envcheck.core.errors import InputError
 from tests.unit.training_config.test_programs import facts_of
 
@@ -126,3 +127,47 @@ def test_flags_and_code_say_whether_only_encoders_are_frozen(
     line = f"deepspeed t.py --deepspeed z3.json --output_dir o --bf16 True --learning_rate 1e-5 {flags}\n"
     files = {"run.sh": line, **({"t.py": program} if program else {})}
     assert facts_of(tmp_path, "run.sh", files).get("frozen_encoders_only") is only_encoders
+
+
+AXOLOTL = "base_model: m\ndatasets: [{path: d}]\nadapter: lora\nmicro_batch_size: 1\nsequence_len: 8\nnum_epochs: 1\n"
+
+
+@pytest.mark.parametrize(
+    ("lines", "stated"),
+    [
+        ("liger_rope: true\n", {"liger_plugin": True}),
+        ("liger_fused_linear_cross_entropy: true\n", {"liger_plugin": True}),
+        ("liger_rope: false\n", {}),
+        ("rl: dpo\ndpo_padding_free: true\n", {"padding_free": True}),
+        ("dpo_padding_free: true\n", {}),  # nothing reads it without DPO
+        ("auto_find_batch_size: true\n", {"auto_find_batch_size": True}),
+        ("auto_find_batch_size: true\nrl: grpo\n", {}),  # handed on for supervised training alone
+        ("rl: grpo\ntrl:\n  use_liger_loss: true\n", {"liger_kernel": True}),
+        ("use_mlflow: true\n", {"report_to": ("mlflow",)}),
+        ("mlflow_experiment_name: e\n", {"report_to": ("mlflow",)}),
+        ("use_mlflow: true\nwandb_project: p\n", {}),  # two trackers
+    ],
+)
+def test_axolotl_hands_options_on_under_other_names(
+    tmp_path: Path, lines: str, stated: dict[str, object]
+) -> None:
+    (tmp_path / "a.yml").write_text(AXOLOTL + lines)
+    shared = loading.knowledge().tables.get("argument", [])
+    found = training_files.configured([str(tmp_path / "a.yml")], shared, {"axolotl": "0.21.0"})
+    keys = {"liger_plugin", "liger_kernel", "padding_free", "auto_find_batch_size", "report_to"}
+    facts = {fact.key.removeprefix("train."): fact.value for fact in found.facts if fact.value is not None}
+    assert {key: value for key, value in facts.items() if key in keys} == stated
+
+
+@pytest.mark.parametrize(("method", "quantization"), [("eetq", "eetq"), ("hqq", "hqq"), ("bnb", None)])
+def test_llamafactory_quantises_by_a_method(tmp_path: Path, method: str, quantization: str | None) -> None:
+    text = "model_name_or_path: m\nstage: sft\nfinetuning_type: lora\ntemplate: default\ncutoff_len: 8\n"
+    text += f"quantization_bit: 8\nquantization_method: {method}\n"
+    found = facts_of(tmp_path, "a.yaml", {"a.yaml": text})
+    assert found["quantization"] == (quantization or "int8")
+
+
+def test_use_liger_of_trl_is_use_liger_kernel(tmp_path: Path) -> None:
+    line = "trl sft --model_name_or_path m --dataset_name d --output_dir o --use_liger {}\n"
+    assert facts_of(tmp_path, "run.sh", {"run.sh": line.format("True")})["liger_kernel"] is True
+    assert facts_of(tmp_path, "run.sh", {"run.sh": line.format("False")})["liger_kernel"] is False
