@@ -30,8 +30,9 @@ from envcheck.atlas.definitions import (
     keeps_signature,
 )
 from envcheck.atlas.demands import Demand, Demanded, DemandKind, this_stack
-from envcheck.atlas.entries import CONSTRUCTING, CallEntry
+from envcheck.atlas.entries import BY_CONSTRUCTOR, CONSTRUCTING, CallEntry, called_on
 from envcheck.atlas.function_patches import is_original
+from envcheck.atlas.instance_members import has_to_have
 from envcheck.atlas.python_names import is_of_python, lacking_in
 from envcheck.atlas.walk_conditions import asks_a_class, is_opaque, survived
 from envcheck.core.facts import Tri
@@ -72,7 +73,8 @@ class CallWalk:
         usual: patterns of tests that are true in nearly every run, though no version decides them.
         self_calls: the calls of the object's own methods that were met.
         imports: the imports from other packages that were met.
-        attributes: the names in modules of other packages that were met, as `torch.accelerator`.
+        attributes: the names in modules of other packages that were met, as `torch.accelerator`, and the
+            attributes of their objects, as `self.accelerator.parallelism_config`.
 
     """
 
@@ -83,6 +85,7 @@ class CallWalk:
     imports: list[Demand] = field(default_factory=list)
     attributes: list[Demand] = field(default_factory=list)
     patches: list[ClassPatch] = field(default_factory=list)
+    _given: list[tuple[OwnClass, Condition, int]] = field(default_factory=list)
     _action: str = ""
     _seen: set[tuple[object, ...]] = field(default_factory=set)
     _frames: int = 0
@@ -95,11 +98,18 @@ class CallWalk:
             yield from self._run(_Frame(definition.module, definition.code))
         if not isinstance(definition, OwnClass):
             return
-        for name in CONSTRUCTING:
+        by_base = [name for name, action in self.entry.methods.items() if action == BY_CONSTRUCTOR]
+        for name in (*CONSTRUCTING, *by_base):
             yield from self._method(definition, name, _root(through=(name,)))
         for name, action in self.entry.methods.items():
-            self._action = f"{self.entry.path}.{action}(...)"
-            yield from self._method(definition, name, _root(loops=True, through=(name,)))
+            if action != BY_CONSTRUCTOR:
+                self._action = f"{self.entry.path}.{action}(...)"
+                yield from self._method(definition, name, _root(loops=True, through=(name,)))
+        for owner, condition, depth in tuple(self._given):
+            for name, action in called_on(owner.code.name).items():
+                if action in self.entry.methods.values():
+                    self._action = f"{self.entry.path}.{action}(...)"
+                    yield from self._method(owner, name, _root(condition, depth, loops=True))
 
     def run(self, definition: Definition) -> None:
         """Follow a function, or the constructor of a class, for its imports and attributes alone."""
@@ -161,6 +171,22 @@ class CallWalk:
         what = Demanded(DemandKind.ATTRIBUTE, ".".join(base), last)
         place = f"{modules.path(frame.module)}:{call.line}"
         self.attributes.append(Demand(what, self._action, condition, place))
+
+    def _member(
+        self,
+        owner: Definition,
+        name: str,
+        call: CodeCall,
+        frame: _Frame,
+        condition: Condition,
+        after: int = -1,
+    ) -> None:
+        """Note an attribute of an object whose class is another package's, or derives from one."""
+        path = "" if call.optional else has_to_have(self.code, owner, name, after)
+        if path and not is_of_python(path):
+            what = Demanded(DemandKind.MEMBER, path, name)
+            place = f"{self.code.offers.modules.path(frame.module)}:{call.line}"
+            self.attributes.append(Demand(what, self._action, condition, place))
 
     def _import(self, line: CodeImport, frame: _Frame) -> None:
         """Note an import from another package."""
@@ -233,6 +259,9 @@ class CallWalk:
             if frame.receiver is not None:
                 yield from self._on_receiver(call, frame, condition, rest)
             return
+        known = frame.function.annotated.get(root) or frame.function.made.get(root)
+        if known is not None and rest and "." not in rest:
+            self._member(self._expression(frame, known), rest, call, frame, condition)
         if root in frame.function.made and rest and "." not in rest and not call.read:
             definition = self._expression(frame, frame.function.made[root])
             yield from self._on_instance(definition, rest, call, frame, condition)
@@ -277,6 +306,8 @@ class CallWalk:
         found = self.code.constructor(owner)
         if found is not None and isinstance(found.owner, ForeignPath):
             yield from self._demands(found.owner.path, "__init__", call, frame, condition)
+        if called_on(owner.code.name):
+            self._given.append((owner, condition, frame.depth + 1))
         rest = self._handed(call, frame) if found is not None else ()
         for name in CONSTRUCTING:
             start = _root(condition, frame.depth + 1, rest=rest if name == "__init__" else ())
@@ -308,6 +339,7 @@ class CallWalk:
             if found is None or method:
                 return
             if found.method is None and isinstance(found.owner, ForeignPath):
+                self._member(receiver, name, call, frame, condition, frame.position)
                 yield from self._demands(found.owner.path, name, call, frame, condition)
             else:
                 start = _root(
@@ -317,6 +349,8 @@ class CallWalk:
         elif not method and name:
             found = self.code.method(receiver, name)
             self._note(call, frame, condition, name)
+            if found is not None and found.method is None:
+                self._member(receiver, name, call, frame, condition)
             if call.read and (found is None or found.method is None or not _is_property(found.method)):
                 return
             if found is not None and found.method is None and isinstance(found.owner, ForeignPath):
@@ -335,10 +369,22 @@ class CallWalk:
                     ),
                 )
         elif method and "." not in method:
-            module, text = self.code.made(receiver, name)
-            if text:
-                definition = self.code.expression(module, text)
-                yield from self._on_instance(definition, method, call, frame, condition)
+            yield from self._on_attribute(receiver, name, method, call, frame, condition)
+
+    def _on_attribute(
+        self,
+        receiver: OwnClass,
+        name: str,
+        method: str,
+        call: CodeCall,
+        frame: _Frame,
+        condition: Condition,
+    ) -> Iterator[KeywordDemand]:
+        """Call `self.attribute.method`, or read an attribute of the object's attribute."""
+        definition = self.code.instance(receiver, name)
+        self._member(definition, method, call, frame, condition)
+        if not call.read:
+            yield from self._on_instance(definition, method, call, frame, condition)
 
     def _on_instance(
         self, definition: Definition, method: str, call: CodeCall, frame: _Frame, condition: Condition
@@ -414,8 +460,7 @@ class CallWalk:
             *attributes, method = text.split(".")
             owner: Definition = frame.receiver if attributes[0] == SELF else None
             for attribute in attributes[1:]:
-                module, made = self.code.made(owner, attribute) if isinstance(owner, OwnClass) else ("", "")
-                owner = self.code.expression(module, made) if made else None
+                owner = self.code.instance(owner, attribute) if isinstance(owner, OwnClass) else None
             if isinstance(owner, OwnClass) and is_dataclass(owner.code) and "pop" not in owner.code.methods:
                 found = self.code.method(owner, method)
                 if found is not None and found.method is not None and found.method.returns_fields:

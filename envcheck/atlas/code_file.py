@@ -10,6 +10,7 @@ import ast
 import hashlib
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 
+from envcheck.atlas.class_objects import answers_more, assigned_to_self, sets_named
 from envcheck.atlas.code_summary import ClassCode, FileCode, FunctionCode
 from envcheck.atlas.function_body import made_class
 from envcheck.atlas.function_patches import PatchReader, parameters_of, read_module_body
@@ -120,11 +121,28 @@ def _function(node: ast.FunctionDef, *, method: bool) -> FunctionCode:
         made=reader.made,
         returns_fields=_returns_fields(node),
         parameters=parameters_of(node.args, bound=bound),
+        annotated=_annotated(node),
         line=node.lineno,
         imported=tuple(reader.imported),
         patches=tuple(reader.patches),
         dropped=dropped_keywords(node),
     )
+
+
+def _annotated(node: ast.FunctionDef) -> Mapping[str, str]:
+    """Return the parameters that a body does not bind anew, each with the class that its annotation names."""
+    stored = {
+        each.id
+        for each in ast.walk(node)
+        if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store | ast.Del)
+    }
+    return {
+        each.arg: name
+        for each in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
+        if each.arg not in stored
+        and each.annotation is not None
+        and (name := annotated_class(each.annotation))
+    }
 
 
 def _accepted(arguments: ast.arguments, *, bound: bool) -> frozenset[str] | None:
@@ -164,6 +182,9 @@ def _class(node: ast.ClassDef) -> ClassCode:
         made=_made_attributes(definitions),
         peculiar=bool(node.keywords) or None in bases,
         bound=frozenset(_bound(node.body)),
+        attributes=frozenset(assigned_to_self(node)),
+        answers_more=answers_more(node),
+        sets_named=sets_named(node),
     )
 
 

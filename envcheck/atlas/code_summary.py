@@ -155,6 +155,7 @@ class FunctionCode:
         made: local names that hold an instance, with the expression of its class.
         returns_fields: the method returns all fields of its object as a dictionary, as `asdict(self)` does.
         parameters: what it takes.
+        annotated: parameters that the body does not bind anew, each with the class that its annotation names.
         line: of its name, counted from 1.
         imported: the imports that surely run if their guards are true.
         patches: the attributes of classes that its body sets.
@@ -172,6 +173,7 @@ class FunctionCode:
     made: Mapping[str, str] = field(default_factory=dict)
     returns_fields: bool = False
     parameters: Parameters = Parameters((), 0, frozenset())
+    annotated: Mapping[str, str] = field(default_factory=dict)
     line: int = 0
     imported: tuple[CodeImport, ...] = ()
     patches: tuple[CodePatch, ...] = ()
@@ -191,6 +193,9 @@ class ClassCode:
         made: attributes of `self` that always hold an instance of one class, with its expression.
         peculiar: it has a metaclass, or a base that is not a name, so its constructor cannot be read.
         bound: names that its body binds.
+        attributes: names that its methods assign to `self`.
+        answers_more: its objects may have attributes that nothing in the file names, as with `__getattr__`.
+        sets_named: a method sets attributes by names that are values, as in `setattr(self, name, …)`.
 
     """
 
@@ -202,6 +207,9 @@ class ClassCode:
     made: Mapping[str, str] = field(default_factory=dict)
     peculiar: bool = False
     bound: frozenset[str] = frozenset()
+    attributes: frozenset[str] = frozenset()
+    answers_more: bool = False
+    sets_named: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 from envcheck.atlas.code_file import read_code
 from envcheck.atlas.code_summary import ClassCode, FileCode, FunctionCode, Parameters
+from envcheck.atlas.entries import attribute_class
 from envcheck.atlas.offers import ReleaseOffers, Way
 from envcheck.atlas.release_modules import ModuleForm
 from envcheck.atlas.summary import ImportOrigin
@@ -278,17 +279,21 @@ class Definitions:
             for text in each.code.bases
         )
 
-    def made(self, owner: OwnClass, attribute: str) -> tuple[str, str]:
-        """Return the class of an attribute's value: a module, and the expression in it that names the class.
+    def instance(self, owner: OwnClass, attribute: str) -> Definition:
+        """Return the class of an attribute's value; None if it is not known.
 
-        Both are empty if the class is not known.
+        If no class of the release sets it, a base of another package may: entries.toml lists these.
         """
-        for each in self.order(owner):
-            if not isinstance(each, OwnClass):
-                break
-            if attribute in each.code.made:
-                return each.module, each.code.made[attribute]
-        return "", ""
+        order = self.order(owner)
+        for each in order:
+            if isinstance(each, OwnClass):
+                if attribute in each.code.made:
+                    return self.expression(each.module, each.code.made[attribute])
+                if attribute in each.code.attributes | each.code.bound:
+                    return None
+        foreign = [each.path for each in order if isinstance(each, ForeignPath)]
+        path = attribute_class(foreign[0], attribute) if len(foreign) == 1 and None not in order else ""
+        return ForeignPath(path) if path else None
 
     # Signatures
 

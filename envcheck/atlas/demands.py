@@ -52,11 +52,15 @@ class DemandKind(StrEnum):
     MODULE = "module"
     NAME = "name"
     ATTRIBUTE = "attribute"
+    MEMBER = "member"
 
 
 @dataclass(frozen=True, slots=True)
 class Demanded:
-    """Something used of a package: a module, a name imported from a module, or an attribute that is read."""
+    """Something used of a package: a module, a name imported from a module, or an attribute that is read.
+
+    Of a MEMBER, an attribute of an object, `module` is the path of the object's class.
+    """
 
     kind: DemandKind
     module: str

@@ -20,6 +20,9 @@ from envcheck.core.parsing import parse_toml
 CONSTRUCTING = ("__init__", "__post_init__")
 """The methods that run when an object is made."""
 
+BY_CONSTRUCTOR = "constructor"
+"""Stands for the constructor of another package's base class, which calls some methods."""
+
 _ENTRY = re.compile(r"import ([\w.]+)|from ([\w.]+) import (\w+(?:, \w+)*)")
 _KEYS = frozenset({"imports", "exclusive", "entries", "calls"})
 
@@ -80,6 +83,8 @@ class EntryTable:
             module that it puts into torch.
         by_module: distributions by import name or abbreviation.
         usual: patterns of tests that are true in nearly every run.
+        called_on: patterns of class names, with the methods that a run calls on objects that it is given.
+        attribute_classes: patterns of class paths, with the classes of the attributes of their objects.
 
     """
 
@@ -89,6 +94,8 @@ class EntryTable:
     devices: Mapping[str, str] = field(default_factory=dict)
     by_module: Mapping[str, str] = field(default_factory=dict)
     usual: tuple[str, ...] = ()
+    called_on: tuple[tuple[str, Mapping[str, str]], ...] = ()
+    attribute_classes: tuple[tuple[str, Mapping[str, str]], ...] = ()
 
 
 _IN_USE = [EntryTable()]
@@ -113,6 +120,8 @@ def use_entries(text: str, file: str) -> None:
         devices=dict(names.get("devices", {})),
         by_module={**names.get("spellings", {}), **modules},
         usual=tuple(tree.get("usual", {}).get("tests", ())),
+        called_on=tuple(_methods(row) for row in tree.get("called_on", ())),
+        attribute_classes=tuple((row.pop("class"), row) for row in tree.get("attributes", ())),
     )
 
 
@@ -160,6 +169,7 @@ def entries_seen_by(package: str, *, calls: bool) -> str:
         sorted(table.by_module.items()),
         [(form, list(methods.items())) for form, methods in table.methods] * calls,
         table.usual * calls,
+        [(form, list(found.items())) for form, found in (*table.called_on, *table.attribute_classes)] * calls,
         sorted(table.elsewhere),
         sorted(table.devices.items()),
         sorted(module for each in table.packages.values() for module in each.exclusive),
@@ -170,6 +180,17 @@ def entries_seen_by(package: str, *, calls: bool) -> str:
 def usual_tests() -> tuple[str, ...]:
     """Return patterns of tests that are true in nearly every run, though no version decides them."""
     return _IN_USE[0].usual
+
+
+def called_on(name: str) -> Mapping[str, str]:
+    """Return the methods of an object that a run calls, by the name of its class, each with the action."""
+    return next((found for form, found in _IN_USE[0].called_on if fnmatch.fnmatchcase(name, form)), {})
+
+
+def attribute_class(path: str, attribute: str) -> str:
+    """Return the class of an attribute of a class's objects, as dotted paths; empty if it is not listed."""
+    listed = (found for form, found in _IN_USE[0].attribute_classes if fnmatch.fnmatchcase(path, form))
+    return next((found[attribute] for found in listed if attribute in found), "")
 
 
 def elsewhere() -> frozenset[str]:

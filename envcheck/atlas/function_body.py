@@ -25,6 +25,7 @@ _TABLE_METHODS = ("to_dict", "asdict")
 _DEFERRED = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda
 _ENDS = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 _ALL_KEYS = "*"
+_OF_ATTRIBUTE = re.compile(r"self\.\w+\.\w+")
 _CLASS_NAME = re.compile(r"_*[A-Z]\w*[a-z]\w*")
 
 
@@ -286,6 +287,8 @@ class FunctionReader:
             self._record(chain, (), (), node, spot, read=True)
         elif chain is None or chain.startswith((f"{SELF}.", "cls.")):
             self._children(node, spot)
+            if chain is not None and _OF_ATTRIBUTE.fullmatch(chain) and isinstance(node.ctx, ast.Load):
+                self._record(chain, (), (), node, spot, read=True)
         elif isinstance(node.ctx, ast.Load):
             self._record(chain, (), (), node, spot, read=True)
 

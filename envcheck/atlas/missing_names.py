@@ -11,6 +11,7 @@ from envcheck.atlas.demands import Demand, Demanded, DemandKind
 from envcheck.atlas.entry_calls import definitions, entry_calls
 from envcheck.atlas.gaps import CodeGap, GapKind
 from envcheck.atlas.import_calls import import_calls
+from envcheck.atlas.instance_members import object_attribute
 from envcheck.atlas.offers import OfferAnswer
 from envcheck.atlas.reader import PackageReader
 
@@ -42,6 +43,8 @@ class _NamePair(CodePair[Demanded]):
                 return offers.module(what.module)
             case DemandKind.NAME:
                 return offers.name(what.module, what.name)
+            case DemandKind.MEMBER:
+                return object_attribute(definitions(self.partner, version), what.module, what.name)
             case DemandKind.ATTRIBUTE:
                 answer = offers.attribute(what.text)
                 if answer is not OfferAnswer.YES:
