@@ -25,6 +25,8 @@ _NAMES = frozenset(
         "VLLM_USE_V1",  # chooses the older of vLLM's engines
         "VLLM_ENABLE_V1_MULTIPROCESSING",  # off, the newer engine runs in the same process
         "XFORMERS_IGNORE_FLASH_VERSION_CHECK",
+        "FLASHINFER_DISABLE_VERSION_CHECK",  # FlashInfer does not compare its packages
+        "FLASHINFER_CUBIN_DIR",  # FlashInfer 0.7 takes its kernels from here
         "WANDB_DISABLED",  # hides an installed wandb from transformers and TRL
         "DISABLE_MLFLOW_INTEGRATION",  # hides an installed mlflow from transformers
         "USE_HUB_KERNELS",  # transformers fetches kernels from the hub unless it is off
