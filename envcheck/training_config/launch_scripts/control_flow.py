@@ -105,9 +105,7 @@ class ControlFlow:
             case Sequence():
                 status = self.run(node, scope)
             case Group():
-                inner = Scope(scope) if node.subshell else scope
-                status = self.run(node.body, inner)
-                printing.take_over(scope, inner)
+                status = self._group(node, scope)
             case If():
                 status = self._if(node, scope)
             case Loop():
@@ -120,6 +118,23 @@ class ControlFlow:
                 status = self._arithmetic(node, scope)
             case Function():
                 self.session.functions[node.name] = node.body
+        return status
+
+    def _group(self, node: Group, scope: Scope) -> Tri | None:
+        """Follow `{ … }` or `( … )`, and remember the file that what it prints is written into."""
+        inner = Scope(scope) if node.subshell else scope
+        files = [each for each in node.redirects if each.operator in (">", ">|", ">>")]
+        if not files:
+            status = self.run(node.body, inner)
+            printing.take_over(scope, inner)
+            return status
+        before = scope.variables.get(PRINTED)
+        inner.variables[PRINTED] = ()
+        status = self.run(node.body, inner)
+        printed = inner.variables.pop(PRINTED, None)
+        if before is not None:
+            scope.variables[PRINTED] = before
+        self.simple_commands.written.print_into(files, printed, node.at, scope)
         return status
 
     # --- branches -----------------------------------------------------------------------------------

@@ -38,6 +38,7 @@ from envcheck.training_config.launch_scripts.values import (
 POSITION = pattern(r"[1-9][0-9]?")
 """The number of an argument: `$1`."""
 
+_TEMPLATE = pattern(r"X{3,}(?!.*XXX)")
 _MAX_PRINTED = 10_000  # characters of a file that `$(cat FILE)` prints
 _END = "END_OF_NUMBER"
 _EXPANDED = pattern(r"\$\{\W|\$\{\w+[^\w}]|\$\(")
@@ -361,12 +362,24 @@ class Expander:
         with self.session.inside(script):
             if name == "pwd" and len(command.words) == 1:
                 return (Fragment(_FOLDER, piece.at),)
+            if name == "mktemp":
+                return self._temporary(command, scope)
             if name == "cat" and len(command.words) == 1:
                 text = self.standard_input(command, scope)
                 return stripped(text) if text is not None else None
             if name == "echo" and not command.redirects:
                 return echoed(self.fields(command.words, scope))
             return self._sorted_arguments(command, piece, scope) or self._filtered([command], piece, scope)
+
+    def _temporary(self, command: SimpleCommand, scope: Scope) -> Value | None:
+        """Return a name that `mktemp` may give a new file, with the end that it is asked for; else None."""
+        words = [known_text(field) for field in self.fields(command.words[1:], scope)]
+        if None in words:
+            return None
+        texts = [word for word in words if word]
+        end = next((word.partition("=")[2] for word in texts if word.startswith("--suffix=")), "")
+        template = next((word for word in reversed(texts) if _TEMPLATE.search(word)), "tmp.XXXXXX")
+        return (Fragment(_TEMPLATE.sub(f"{command.at:06}", template) + end, command.at),)
 
     def _printed_by_function(self, command: SimpleCommand, scope: Scope) -> Value | None:
         """Return what a function of the script prints; what it sets stays in the shell that runs it.

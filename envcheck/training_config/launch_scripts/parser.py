@@ -130,12 +130,13 @@ class _CommandParser(WordParser):
         return compound(at) if compound else self._simple(at)
 
     def _past_redirects(self, node: Node) -> Node:
-        """Step over the redirects after a compound command, and return the command."""
+        """Step over the redirects after a compound command, and return the command; a group keeps them."""
         self.skip_blank()
+        redirects: list[Redirect] = []
         while found := _REDIRECT.match(self.text, self.i):
-            self._redirect(found)
+            redirects.append(self._redirect(found))
             self.skip_blank()
-        return node
+        return node._replace(redirects=tuple(redirects)) if isinstance(node, Group) and redirects else node
 
     def _braces(self, at: int) -> Node:
         self.i += 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 from envcheck.core.patterns import pattern
@@ -26,12 +26,17 @@ PREFIXES = frozenset({
     "strace", "pdsh", "ssh", "tmux", "screen", "run", "sbatch", "pixi", "hatch", "rye", "horovodrun",
     "mpirun.openmpi", "podman", "enroot", "caffeinate", "chrt", "script", "su", "bsub", "qsub", "kubectl",
     "runai", "sky", "tsp", "ts", "py-spy", "xargs", "parallel", "prun", "jsrun", "aprun", "gosu", "gdb",
+    "uvx", "flock", "pyenv", "direnv", "nix", "guix", "asdf", "mise", "proxychains", "proxychains4",
+    "catchsegv", "chronic", "faketime", "ltrace", "firejail", "cgexec", "sem", "dumb-init", "tini", "dotenv",
+    "infisical", "doppler", "op", "hpcrun", "ddtrace-run", "kernprof", "viztracer", "scalene", "pyinstrument",
+    "coverage",
     "rocprof", "memray", "podman-hpc", "udocker", "nerdctl", "systemd-run", "sg", "gcloud", "flux", "doas",
 })  # fmt: skip
 """Programs that start the program named by a later argument, or the command in the text of one."""
 
 RUN_SCRIPTS = frozenset({
     "nohup", "srun", "time", "nice", "uv", "run", "poetry", "pipenv", "pdm", "pixi", "hatch", "rye",
+    "kernprof", "viztracer", "scalene", "pyinstrument", "coverage",
 })  # fmt: skip
 """Those of them after which a script of Python needs no arguments to be taken for the program."""
 
@@ -39,6 +44,30 @@ START_TASKS = frozenset({
     "srun", "mpirun", "mpiexec", "mpirun.openmpi", "horovodrun", "prun", "jsrun", "aprun",
 })  # fmt: skip
 """Those of them that start several processes of it, which find one another."""
+
+MODULES = frozenset({
+    "uv", "poetry", "pipenv", "pdm", "hatch", "dotenv", "kernprof", "viztracer", "scalene", "pyinstrument",
+    "coverage",
+})  # fmt: skip
+"""Those of them that Python starts as modules: `python -m uv run`."""
+
+_MANAGERS = frozenset({
+    "uv", "poetry", "pipenv", "pdm", "conda", "mamba", "micromamba", "pixi", "hatch", "rye", "docker",
+    "podman", "nerdctl", "singularity", "apptainer", "enroot", "kubectl", "pyenv", "nix", "asdf", "mise",
+})  # fmt: skip
+"""Those of them with subcommands, of which only some start a program."""
+
+_START_NOTHING = frozenset({
+    "pip", "add", "install", "uninstall", "sync", "lock", "build", "pull", "push", "remove", "create",
+    "update", "upgrade", "init", "venv", "export", "cache", "list", "config", "self", "python", "tool",
+    "login", "images", "tag", "rm", "rmi", "stop", "kill", "logs", "ps", "cp", "import", "apply", "delete",
+    "get", "describe", "activate", "info", "search", "show", "clean", "env", "local", "global",
+})  # fmt: skip
+"""Subcommands of these that start no program; `uv tool run` is `uvx`, which does."""
+
+INSTALLERS = frozenset({"pip", "pip3", "apt", "apt-get", "yum", "dnf", "apk", "brew", "npm"})
+"""Programs that install what they are given."""
+
 
 PRINT = ("echo", "printf", "which", "grep", "chmod", "rm", "ls", "git", "wc", "find", "rsync", "scp", "log")
 """Programs that only print, find or copy the names that they are given."""
@@ -64,6 +93,14 @@ SHELLS = frozenset({"bash", "sh", "zsh", "dash"})
 MAX_PREFIX_WORDS = 60  # words after a prefix in which the program is looked for
 
 _MOST_PLACES = 16  # of one word in which xargs puts an argument
+
+
+def starts_nothing(words: Sequence[str]) -> bool:
+    """Return whether the subcommand of a package manager starts no program, as in `uv pip install torch`."""
+    if words[0] not in _MANAGERS:
+        return False
+    named = [word for word in words[1:] if not word.startswith("-")]
+    return named[:1] != [] and named[0] in _START_NOTHING and named[:2] != ["tool", "run"]
 
 
 def with_read_arguments(fields: list[Value], behind: int) -> list[Value]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from envcheck.core.patterns import pattern
 from envcheck.training_config.launch_scripts.syntax import Node, Sequence, SimpleCommand, Word
 from envcheck.training_config.launch_scripts.values import (
     PRINTED,
@@ -15,6 +16,7 @@ from envcheck.training_config.launch_scripts.values import (
     Value,
     echoed,
     known_text,
+    spelled,
     unknown_words,
 )
 
@@ -22,6 +24,12 @@ _SILENT = frozenset({
     "mkdir", "rm", "cp", "mv", "touch", "chmod", "ln", "sleep", "wait", "trap", "let", "kill", "ulimit",
 })  # fmt: skip
 """Programs that print nothing unless they fail."""
+
+_MEANT = {"n": "\n", "t": "\t", "\\": "\\", '"': '"'}
+_ESCAPE = pattern(r"\\([nt\\\"])")
+_UNREAD_ESCAPE = pattern(r"(?<!\\)(?:\\\\)*\\(?![nt\\\"])")
+_PLACE = pattern(r"%(?:%|[^A-Za-z%]*[A-Za-z])")
+_MOST_PRINTED = 200  # arguments of `printf`
 
 _TO_ERRORS = ("&2", "2", "/dev/stderr")
 
@@ -53,19 +61,58 @@ def follow_printing(
         scope.variables[PRINTED] = (*printed, *text)
 
 
+def text_of(program: str, fields: list[Value], at: int) -> Value | None:
+    """Return what `echo` or `printf` prints, or None if that is not known."""
+    if program == "printf":
+        return _formatted(fields[1:], at)
+    options = [known_text(field) or "" for field in fields[1:3]]
+    text = echoed(fields)
+    if any(option in ("-e", "-ne", "-en") for option in options):
+        if _UNREAD_ESCAPE.search(spelled(text)):
+            return None
+        text = tuple(part._replace(text=_unescaped(part.text)) for part in text)
+    return text if options[:1] and options[0] in ("-n", "-ne", "-en") else (*text, Fragment("\n", at))
+
+
+def _formatted(fields: list[Value], at: int) -> Value | None:
+    """Return what `printf` prints: its format, again and again until no argument is left; None if unknown."""
+    if fields and known_text(fields[0]) == "--":
+        fields = fields[1:]
+    layout = known_text(fields[0]) if fields else None
+    if layout is None or _UNREAD_ESCAPE.search(layout):
+        return None
+    parts = _PLACE.split(layout)
+    places = _PLACE.findall(layout)
+    given = fields[1:]
+    if any(place not in ("%s", "%d", "%i", "%%") for place in places) or len(given) > _MOST_PRINTED:
+        return None
+    if any(part.splits for field in given for part in field):
+        return None
+    found: list[Fragment] = []
+    takes = sum(place != "%%" for place in places)
+    while True:
+        for number, part in enumerate(parts):
+            found.append(Fragment(_unescaped(part), at))
+            if number < len(places):
+                of_place: Value = (Fragment("%", at),)
+                if places[number] != "%%":
+                    of_place, given = (given[0], given[1:]) if given else ((), given)
+                found += of_place
+        if not given or not takes:
+            return tuple(each for each in found if each.text or each.why)
+
+
+def _unescaped(text: str) -> str:
+    """Return a text with the newlines, tabs and signs that `printf` makes of their escapes."""
+    return _ESCAPE.sub(lambda found: _MEANT[found.group(1)], text)
+
+
 def _text(
     program: str, fields: list[Value], command: SimpleCommand, scope: Scope, reader: ReadsInput
 ) -> Value | None:
     """Return what a command prints, or None."""
-    options = [known_text(field) or "" for field in fields[1:3]]
-    if program == "echo":
-        escapes = any(option in ("-e", "-ne", "-en") for option in options)
-        if escapes and any("\\" in fragment.text for field in fields[1:] for fragment in field):
-            return None
-        end = "" if options[:1] and options[0] in ("-n", "-ne", "-en") else "\n"
-        return (*echoed(fields), Fragment(end, command.at)) if end else echoed(fields)
-    if program == "printf" and options[:1] in (["%s"], ["%s\\n"]) and len(fields) == len(options) + 1:
-        return (*fields[-1], Fragment("\n", command.at)) if options[0] != "%s" else fields[-1]
+    if program in ("echo", "printf"):
+        return text_of(program, fields, command.at)
     if program == "cat" and len(fields) == 1:
         return reader.standard_input(command, scope)
     return None

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from envcheck.core.errors import Place
 from envcheck.core.facts import Unknown
+from envcheck.core.patterns import pattern
 from envcheck.training_config.document import Setting
 from envcheck.training_config.launch_scripts.launchers import LaunchLine
 from envcheck.training_config.launch_scripts.values import Argument
@@ -28,16 +29,23 @@ _MAX_DIGITS = 6  # of a count of processes or nodes
 _COUNTS_PROCESSES = {"nproc_per_node", "num_gpus", "include", "nproc", "n"}
 _READS_NPROC_PER_NODE = ("swift", "megatron", "llamafactory-cli", "lmf", "xtuner")
 _STARTS_ONE_PER_DEVICE = ("llamafactory-cli", "lmf")
+_SELECTS_HOSTS = frozenset({"include", "i", "exclude", "e"})
+_HOST = pattern(r"[\w.:-]+[ \t]+slots=(\d{1,4})(?:[ \t]*#.*)?")
 _CHOOSES_HOSTS = ("hostfile", "H", "include", "i", "exclude", "e")
 
 
 def process_count(
-    line: LaunchLine, settings: Mapping[str, Setting], environment: Mapping[str, Argument], place: Place
+    line: LaunchLine,
+    settings: Mapping[str, Setting],
+    environment: Mapping[str, Argument],
+    place: Place,
+    slots: Sequence[int] = (),
 ) -> Setting | None:
     """Return the setting `processes`, Unknown with a reason where it depends on the machine.
 
-    `settings` are the launcher's own, by name; `place` is that of the launch line. Return None if neither the
-    launcher nor, without a launcher, the environment gives a count.
+    `settings` are the launcher's own, by name; `place` is that of the launch line. `slots` are the processes
+    of each host that its host file lists. Return None if neither the launcher nor, without a launcher, the
+    environment gives a count.
     """
     unreadable = next((word.why for word in line.launcher_arguments if word.many and word.why), "")
     if line.launcher and unreadable and not _COUNTS_PROCESSES & settings.keys():
@@ -47,10 +55,31 @@ def process_count(
     if line.launcher == "composer":
         return _composer(settings, place)
     if line.launcher == "deepspeed":
-        return _deepspeed(settings, place, environment.get("CUDA_VISIBLE_DEVICES"))
+        by_hosts = slots and not _SELECTS_HOSTS & settings.keys()
+        visible = environment.get("CUDA_VISIBLE_DEVICES")
+        return _by_hosts(settings, slots, place) if by_hosts else _deepspeed(settings, place, visible)
     if line.launcher:
         return None
     return _by_environment(line.program[0], environment, place)
+
+
+def _by_hosts(settings: Mapping[str, Setting], slots: Sequence[int], place: Place) -> Setting:
+    """Return the count of the deepspeed launcher for the hosts that its file lists."""
+    limits = [_count(settings[name]) if name in settings else 0 for name in ("num_nodes", "num_gpus")]
+    for limit in limits:
+        if isinstance(limit, Unknown):
+            return Setting(_SETTING, limit, place, place)
+    nodes, gpus = (limit if isinstance(limit, int) else 0 for limit in limits)
+    used = slots[:nodes] if nodes > 0 else slots
+    count = sum(gpus if gpus > 0 else each for each in used)
+    return Setting(_SETTING, str(count), place, place)
+
+
+def slots_of_hosts(text: str) -> tuple[int, ...]:
+    """Return the processes of each host in the text of a host file (`worker-1 slots=8`); () if it is none."""
+    lines = [line.strip() for line in text.splitlines()]
+    found = [_HOST.fullmatch(line) for line in lines if line and not line.startswith("#")]
+    return tuple(int(each.group(1)) for each in found if each) if all(found) else ()
 
 
 def _by_environment(program: str, environment: Mapping[str, Argument], place: Place) -> Setting | None:

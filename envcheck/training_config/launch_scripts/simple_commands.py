@@ -25,7 +25,9 @@ from envcheck.training_config.launch_scripts.expansion import Expander
 from envcheck.training_config.launch_scripts.parser import parse
 from envcheck.training_config.launch_scripts.prefixes import (
     FILL,
+    INSTALLERS,
     MAX_PREFIX_WORDS,
+    MODULES,
     OPTION_WITH_VALUE,
     PREFIXES,
     PRINT,
@@ -40,6 +42,7 @@ from envcheck.training_config.launch_scripts.prefixes import (
     prefix_assignments,
     script_behind,
     shell_behind,
+    starts_nothing,
     tasks_of_step,
     with_read_arguments,
 )
@@ -165,6 +168,10 @@ class SimpleCommands:
             return Tri.YES
         for _ in range(_MAX_PREFIXES):
             program = base_name(known_text(fields[0]) or "") if fields else ""
+            if _PYTHON.fullmatch(program) and [known_text(field) for field in fields[1:2]] == ["-m"]:
+                module = known_text(fields[2]) if len(fields) > 2 else ""  # noqa: PLR2004
+                fields = fields[2:] if module in MODULES else fields
+                program = module if module in MODULES else program
             is_prefix = program in PREFIXES and program not in self.session.functions
             behind = self._index_behind_prefix(fields) if is_prefix else self._index_in_queue(program, fields)
             if not behind and program in SUBMIT and (script := self._index_of_job(fields)):
@@ -305,8 +312,10 @@ class SimpleCommands:
 
     def _index_behind_prefix(self, fields: list[Value]) -> int:
         """Return the index of the program that a prefix such as nohup or srun starts; 0 if none is found."""
-        for index in range(1, min(len(fields), MAX_PREFIX_WORDS)):
-            word = base_name(spelled(fields[index]))
+        names = [base_name(spelled(field)) for field in fields[:MAX_PREFIX_WORDS]]
+        installs = next((index for index, name in enumerate(names) if name in INSTALLERS), len(names))
+        for index in range(1, 0 if starts_nothing(names) else installs):
+            word = names[index]
             if len((known_text(fields[index]) or "").split()) > 1:
                 continue  # a text for another shell
             if known_text(fields[index]) is None and (shell := shell_behind(fields, index)):

@@ -105,6 +105,7 @@ class Group(NamedTuple):
     at: int
     body: Sequence
     subshell: bool
+    redirects: tuple[Redirect, ...] = ()
 
 
 class If(NamedTuple):

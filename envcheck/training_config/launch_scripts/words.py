@@ -116,11 +116,25 @@ class WordParser:
         """Return a here-document as a word, from this line to its delimiter."""
         start = self.i
         body = self._document_body(document)
+        origins = tuple((offset - start, self.at(offset)) for offset in self._discontinuities(start))
+        if document.strips_tabs:
+            body, origins = self._without_tabs(body, start)
         if document.quoted:
             return Word((Text(body, self.at(start), quoted=True),), self.at(start))
-        origins = tuple((offset - start, self.at(offset)) for offset in self._discontinuities(start))
         inner = type(self)(body, origins, self.depth)
         return Word(tuple(inner.document_pieces()), self.at(start))
+
+    def _without_tabs(self, body: str, start: int) -> tuple[str, tuple[tuple[int, int], ...]]:
+        """Return the text of `<<-EOF` without the tabs before its lines, with the origin of each line."""
+        lines: list[str] = []
+        origins: list[tuple[int, int]] = []
+        length, at = 0, start
+        for line in body.splitlines(keepends=True):
+            kept = line.lstrip("\t")
+            origins.append((length, self.at(at + len(line) - len(kept))))
+            lines.append(kept)
+            length, at = length + len(kept), at + len(line)
+        return "".join(lines), tuple(origins) or ((0, self.at(start)),)
 
     def _document_body(self, document: _HereDocument) -> str:
         """Return the lines up to the delimiter, and step over it; without a delimiter return the rest."""

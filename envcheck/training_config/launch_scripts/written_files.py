@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from envcheck.core.facts import Unknown
 from envcheck.training_config.launch_scripts.expansion import Expander
+from envcheck.training_config.launch_scripts.printing import text_of
 from envcheck.training_config.launch_scripts.structure_edits import HOLE, Edit, edits
-from envcheck.training_config.launch_scripts.syntax import Node, SimpleCommand
+from envcheck.training_config.launch_scripts.syntax import Node, Redirect, SimpleCommand
 from envcheck.training_config.launch_scripts.values import (
     Fragment,
     Scope,
     Value,
-    echoed,
+    argument,
     first_value,
     known_text,
     spelled,
@@ -63,18 +65,19 @@ class WrittenFiles:
         A part of its name that is not known stays as the script spells it: a launch line that names the file
         in the same way means the same file.
         """
-        names = [
-            spelled(self._expander.joined(redirect.word, scope))
-            for redirect in command.redirects
-            if redirect.operator in (">", ">|")
-        ]
+        names = self._files(command.redirects, (">", ">|"), scope)
+        added = self._files(command.redirects, (">>", "&>>"), scope)
         if program == "tee":
-            names += [spelled(field) for field in fields[1:]]
+            appends = any(known_text(field) in ("-a", "--append") for field in fields[1:])
+            (added if appends else names).extend(
+                spelled(field) for field in fields[1:] if not (known_text(field) or "").startswith("-")
+            )
         edited = _replaced(program, fields)
         text = self._printed_text(program, fields, command, scope) if program in WRITERS else None
         self._printed = (command, text)
         if text is None:
             names = [name for name in names if name.endswith(_STRUCTURED)]
+            added = [name for name in added if name.endswith(_STRUCTURED)]
             edited = edited if program == "sponge" and edited.endswith(_STRUCTURED) else ""
             reason = f"line {self._session.line(command.at)} writes it, and its text is not known"
             text = unknown(command.at, "?", reason)
@@ -84,13 +87,45 @@ class WrittenFiles:
             self.files[edited] = [text if before is None else self._perhaps(before, text)]
         for name in filter(None, names):
             self.files.setdefault(name, []).append(text or (Fragment("", command.at),))
+        for name in filter(None, added):
+            self._append(name, text, command.at, certain=outer.outer is None)
+
+    def print_into(self, redirects: Sequence[Redirect], printed: object, at: int, scope: Scope) -> None:
+        """Remember the files into which `{ … } > FILE` writes what its commands print."""
+        known = isinstance(printed, tuple) and not any(each.many for each in map(argument, [printed]))
+        reason = f"line {self._session.line(at)} writes it, and its text is not known"
+        text: Value = printed if isinstance(printed, tuple) and known else unknown(at, "?", reason)
+        for name in filter(None, self._files(redirects, (">", ">|"), scope)):
+            if known or name.endswith(_STRUCTURED):
+                self.files.setdefault(name, []).append(text or (Fragment("", at),))
+        for name in filter(None, self._files(redirects, (">>",), scope)):
+            if known or name.endswith(_STRUCTURED):
+                self._append(name, text, at, certain=scope.outer is None)
+
+    def _files(self, redirects: Sequence[Redirect], operators: Sequence[str], scope: Scope) -> list[str]:
+        """Return the names of the files that some redirects write into."""
+        return [
+            spelled(self._expander.joined(redirect.word, scope))
+            for redirect in redirects
+            if redirect.operator in operators
+        ]
+
+    def _append(self, name: str, text: Value, at: int, *, certain: bool) -> None:
+        """Remember a text at the end of a file; a command that may not run makes what it adds uncertain."""
+        before = self.files.get(name)
+        if before is None:
+            beside = self._text_of(name, at)
+            before = [beside] if beside is not None else [()]
+        longer = [(*each, *text) for each in before]
+        self._session.spend(sum(map(len, longer)))
+        self.files[name] = longer if certain else [*before, *longer]
 
     def _printed_text(
         self, program: str, fields: list[Value], command: SimpleCommand, scope: Scope
     ) -> Value | None:
         """Return the text that a command prints or copies; None if that of its source is not known."""
         if program in ("echo", "printf"):
-            return echoed(fields)
+            return text_of(program, fields, command.at)
         given = self._expander.standard_input(command, scope) if program in ("cat", *_KEEP_INPUT) else None
         if given is not None:
             return given
@@ -99,8 +134,9 @@ class WrittenFiles:
             words = [word for word in words if not (word or "").startswith("-")]
             return self._text_of(words[0] or "", command.at) if len(words) == 2 else None  # noqa: PLR2004
         if program in _KEEP_INPUT:
-            appends = any((word or "").startswith("-") for word in words)
-            return None if appends or self._piped[0] is not command else self._piped[1]
+            other = any((word or "").startswith("-") and word not in ("-a", "--append") for word in words)
+            unread = other or (program == "sponge" and "-a" in words) or self._piped[0] is not command
+            return None if unread else self._piped[1]
         return self._filtered(program, fields, command, scope)
 
     def _filtered(

@@ -95,6 +95,7 @@ class Follower(DataclassParsers):
         super().__init__(project, read_configuration, arguments)
         self.environment = dict(environment)
         self._of_launcher = of_launcher
+        self._used_cuda = False
 
     def attribute(self, owner: Value, name: str, node: ast.AST) -> Value:
         """Return an attribute of a value."""
@@ -145,14 +146,21 @@ class Follower(DataclassParsers):
             if isinstance(held, LibraryName) and held.name == "os.environ":
                 name = self.value(target.slice, scope)
                 if isinstance(name, str):
-                    self.environment[name] = (
-                        Unknown("it is set under a condition") if self.conditions else value
-                    )
+                    why = "it is set under a condition" if self.conditions else self._too_late(name)
+                    self.environment[name] = Unknown(why) if why else value
                 return
         super().bind(target, value, scope)
 
+    def _too_late(self, name: str) -> str:
+        """Return why a variable that the program sets may have no effect any more, or ""."""
+        if "VISIBLE_DEVICES" not in name:
+            return ""
+        used = self._used_cuda or any(call.name == "from_pretrained" for call in self.calls)
+        return "CUDA may be in use before it is set" if used else ""
+
     def _of_torch(self, name: str, given: Arguments) -> Value:
         """Return what torch says of a machine that has a GPU, on which a training is assumed to run."""
+        self._used_cuda = self._used_cuda or name.startswith("torch.cuda.")
         if name == "torch.cuda.is_available":
             return True
         first = given.get("device", 0) if name == "torch.device" else MISSING

@@ -52,6 +52,7 @@ MERGES = frozenset({
 """Methods of OmegaConf's and yacs' configurations that merge others into them."""
 
 _WITH_NAMES = re.compile(r"named_(?:parameters|modules|children)\(")
+_LAYERS = re.compile(r"enumerate\([\w.]+\.(?:layers?|blocks|resblocks|h)\)")
 
 _DICTIONARY = frozenset({"get", "items", "keys", "values", "pop", "setdefault", "update", "copy"})
 
@@ -386,7 +387,8 @@ class Names(Expressions):
         Each operand of `and` and `or` has to: a switch of the program may decide the whole otherwise.
         """
         named = {name for name, source in self._iterated.items() if _WITH_NAMES.search(source)}
-        return bool(named) and _asks_for(node, named)
+        counted = {name for name, source in self._iterated.items() if _LAYERS.fullmatch(source)}
+        return (bool(named) and _asks_for(node, named)) or (bool(counted) and _is_of_some(node, counted))
 
     def _spelled_owner(self, node: ast.expr) -> str:
         """Return an expression as it is written; for the variable of a loop, what the loop goes through."""
@@ -445,6 +447,30 @@ def _outermost(scope: Variables) -> Variables:
     while scope.around is not None:
         scope = scope.around
     return scope
+
+
+def _is_of_some(node: ast.expr, counted: AbstractSet[str]) -> bool:
+    """Return whether a condition holds for the first layers that a loop counts, such as `i < 10`.
+
+    With a number that is not known, it may hold for none.
+    """
+    match node:
+        case ast.Compare(
+            left=ast.Name(id=name), ops=[ast.Lt()], comparators=[ast.Constant(value=int() as end)]
+        ):
+            return name in counted and end > 0
+        case ast.Compare(left=ast.Name(id=name), ops=[ast.LtE()], comparators=[ast.Constant(value=int())]):
+            return name in counted
+        case ast.Compare(
+            left=ast.Name(id=name),
+            ops=[ast.Lt()],
+            comparators=[
+                ast.BinOp(left=ast.Call(func=ast.Name(id="len")), op=ast.Sub(), right=ast.Constant())
+            ],
+        ):
+            return name in counted
+        case _:
+            return False
 
 
 def _asks_for(node: ast.expr, names: AbstractSet[str]) -> bool:

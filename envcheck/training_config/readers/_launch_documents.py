@@ -22,15 +22,24 @@ from envcheck.training_config.launch_scripts.launchers import (
     has_training_arguments,
     names_a_training,
 )
-from envcheck.training_config.launch_scripts.processes import EXPORTED, launcher, process_count
+from envcheck.training_config.launch_scripts.processes import (
+    EXPORTED,
+    launcher,
+    process_count,
+    slots_of_hosts,
+)
 from envcheck.training_config.launch_scripts.ray_jobs import with_runtime_environment
 from envcheck.training_config.launch_scripts.session import TooLongError, nothing_beside
 from envcheck.training_config.launch_scripts.simple_commands import LaunchCommand
 from envcheck.training_config.launch_scripts.syntax import NotAScriptError
-from envcheck.training_config.launch_scripts.values import Value, spelled
+from envcheck.training_config.launch_scripts.values import Argument, Value, known_text, spelled
 from envcheck.training_config.readers import Beside
 from envcheck.training_config.readers._argument_words import CONFIG_FILES, option_value, settings_of
-from envcheck.training_config.readers._environment import given_variables, variables_of_program
+from envcheck.training_config.readers._environment import (
+    devices_of_program,
+    given_variables,
+    variables_of_program,
+)
 from envcheck.training_config.readers._launched_programs import LaunchedPrograms, merged_numbers
 from envcheck.training_config.readers._program_files import program_files, unparsed_source
 from envcheck.training_config.readers._written_documents import agreed, parsed, unread
@@ -296,8 +305,9 @@ class _LaunchDocuments:
         found, written = self._written_files()
         place = self.lines.place(self.command.at, self.command.at + len(self.command.words[0].text))
         by_name = {setting.name: setting for setting in launcher_settings}
-        processes = process_count(self.line, by_name, self.command.environment, place)
-        started_by = launcher(self.line, self.command.environment, place)
+        environment = self._environment()
+        processes = process_count(self.line, by_name, environment, place, self._slots(by_name))
+        started_by = launcher(self.line, environment, place)
         by_launcher = (started_by, *((processes,) if processes else ()))
         given = tuple(given_variables(self.command.exported, self.lines, self.command.may_export))
         found.append(self._document(by_launcher, (), LAUNCHER)._replace(environment=given))
@@ -419,6 +429,34 @@ class _LaunchDocuments:
             elif documents := [document for document in versions if document is not None]:
                 found.append(agreed(documents)._replace(launch=self.number, written_as=name))
         return found, (*(text for text in texts if any(_same_file(name, [text]) for name in named)), *named)
+
+    def _environment(self) -> Mapping[str, Argument]:
+        """Return the variables that decide the processes, with the devices that the program chooses."""
+        given = self.command.environment
+        if self.line.launcher or not self.line.program[-1].endswith(".py"):
+            return given
+        code = self.programs.code(self.line.program[-1], self.command.folder)
+        followed = self.programs.follow(code, self.command, self.line) if code is not None else None
+        devices = devices_of_program(followed, self.command.exported)
+        if devices is None:
+            return given
+        why = devices.why if isinstance(devices, Unknown) else ""
+        chosen = Argument("" if why else str(devices), self.command.at, why)
+        return {**given, "CUDA_VISIBLE_DEVICES": chosen}
+
+    def _slots(self, settings: Mapping[str, Setting]) -> tuple[int, ...]:
+        """Return the processes of each host in the host file that the deepspeed launcher is given."""
+        given = settings.get("hostfile") or settings.get("H")
+        name = given.value if given is not None and self.line.launcher == "deepspeed" else None
+        if not isinstance(name, str):
+            return ()
+        written = next(
+            (self.script.files[each] for each in self.script.files if _same_file(each, [name])), None
+        )
+        if written is None:
+            return slots_of_hosts(self.beside(name) or "")
+        text = known_text(written[0]) if len(written) == 1 else None
+        return slots_of_hosts(text or "")
 
     def _named_in_files(self, texts: Sequence[str]) -> Iterator[str]:
         """Yield the files that the script writes and a configuration of this launch names by their path."""

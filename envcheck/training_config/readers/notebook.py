@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any, TypeAlias
 
 from envcheck.core.errors import InputError
-from envcheck.core.facts import Tri
+from envcheck.core.facts import Tri, Unknown
 from envcheck.core.patterns import pattern
 from envcheck.training_config.document import Document
 from envcheck.training_config.readers import INSTEAD_OF_PROGRAM, Beside, ConfigReader
@@ -27,6 +27,7 @@ _LONGEST_VALUE = 1000  # characters of a variable
 _END = "END_OF_THE_CELL"
 """What ends the here-document that stands for a cell which writes a file."""
 
+_SETS_VARIABLE = pattern(r"%(?:env|set_env)[ \t]+(\w+)(?:[ \t]*=[ \t]*|[ \t]+)(\S.*)")
 _CHANGES_FOLDER = pattern(r"%cd[ \t]+(\S+)")
 _IN_BRACES = pattern(r"(?<![${])\{([^{}\"':,\s]+)\}")
 """An expression of Python in the text of a command, as IPython replaces it by its value."""
@@ -48,6 +49,7 @@ def read(text: str, file: str, beside: Beside | None = None) -> tuple[Document, 
     from envcheck.training_config.programs.modules import parse
     from envcheck.training_config.programs.parsers import GivenArguments
     from envcheck.training_config.readers import _python_calls, _shell_lines, json_text
+    from envcheck.training_config.readers._environment import devices_of_program, single_device
     from envcheck.training_config.readers._program_source import follow_program
 
     tree = json_text.loads(text, file)
@@ -69,6 +71,7 @@ def read(text: str, file: str, beside: Beside | None = None) -> tuple[Document, 
             python += calls
     found: list[Document] = []
     trains = False
+    devices: str | Unknown | None = None
     with contextlib.suppress(InputError):
         source = "\n".join(line for line, _ in python)
 
@@ -77,6 +80,7 @@ def read(text: str, file: str, beside: Beside | None = None) -> tuple[Document, 
 
         followed = follow_program(_NAME, "", in_notebook, GivenArguments({}))
         trains = followed is not None and followed.trains is Tri.YES
+        devices = devices_of_program(followed)
         found += _python_calls.documents(source, file, [at for _, at in python], followed)
 
     def written_or_beside(name: str) -> str | None:
@@ -87,6 +91,8 @@ def read(text: str, file: str, beside: Beside | None = None) -> tuple[Document, 
         started = _shell_lines.documents(shell, file, written_or_beside) if shell else ()
         # Where a command trains, a model that the notebook itself loads is only tried out.
         found = [*(found if trains or not started else ()), *started]
+        devices = None if started else devices
+    found = [*single_device(devices, file), *found] if found else []
     if not found:
         raise InputError(file, INSTEAD_OF_PROGRAM)
     return tuple(found)
@@ -126,6 +132,11 @@ def _parts(cell: list[_CellLine]) -> tuple[list[_CellLine], list[_CellLine]]:
             continue
         if change := _CHANGES_FOLDER.match(stripped):
             shell.append((f"cd {change.group(1)}", number))
+        if sets := _SETS_VARIABLE.match(line):
+            name, value = sets.group(1), sets.group(2).strip().strip("\"'")
+            known = not value.startswith(("$", "{"))
+            shell.append((f"export {name}={shlex.quote(value) if known else '$COMPUTED'}", number))
+            line = f"import os; os.environ[{name!r}] = {value!r}" if known else "pass"  # noqa: PLW2901
         magic = _MAGIC.match(line)
         python.append((f"{magic.group(1)}pass" if magic else line, number))
     shell += [(")", cell[-1][1])] if continued else []

@@ -47,7 +47,11 @@ def read_with(text: str, file: str, beside: Beside) -> tuple[Document, ...]:
     """
     from envcheck.training_config.programs.parsers import GivenArguments
     from envcheck.training_config.readers import _python_calls, _started_processes
-    from envcheck.training_config.readers._environment import variables_of_program
+    from envcheck.training_config.readers._environment import (
+        devices_of_program,
+        single_device,
+        variables_of_program,
+    )
     from envcheck.training_config.readers._program_source import follow_program
 
     name = posixpath.basename(file)
@@ -57,7 +61,8 @@ def read_with(text: str, file: str, beside: Beside) -> tuple[Document, ...]:
         return started
     found = _python_calls.documents(text, file, (), followed)
     own = tuple(variables_of_program(followed, file))
-    return (*found[:-1], found[-1]._replace(environment=own))
+    on_one = single_device(devices_of_program(followed), file)
+    return (*on_one, *found[:-1], found[-1]._replace(environment=own))
 
 
 READER = ConfigReader("a Python file", -1, recognises, read, read_with, reads_programs=True)
