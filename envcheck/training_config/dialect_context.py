@@ -73,6 +73,9 @@ class DialectContext:
 
         That is known only if all of the program was followed and none of its code is unread.
         """
+        reader = self.document.source or self.document.read_by
+        if reader is not None and setting.name in reader.unused:
+            return True
         source = self.document.source
         if source is None or source.read_options is None or setting.name in source.read_options:
             return False

@@ -57,7 +57,8 @@ class ProgramSource(NamedTuple):
     packages that the code imports, used or not, apart from the standard library and its own modules.
     `read_options` are the names of the options and other items that the program reads, or None if that is
     not known. `bodies` are those of `reached` that only name functions of the program whose bodies are part
-    of it. `own_loop` says that following it reached a step of training and no trainer of a library.
+    of it. `own_loop` says that following it reached a step of training and no trainer of a library. `unused`
+    are options that decide nothing.
     """
 
     file: str
@@ -74,6 +75,7 @@ class ProgramSource(NamedTuple):
     own_classes: frozenset[str] = frozenset()
     of_libraries: frozenset[str] = frozenset()
     own_loop: bool = False
+    unused: frozenset[str] = frozenset()
 
 
 class Document(NamedTuple):

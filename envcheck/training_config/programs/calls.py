@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache, reduce
 
 from envcheck.core.facts import Unknown
-from envcheck.training_config.programs.expressions import computed
+from envcheck.training_config.programs.asides import MOST_STEPS_ASIDE, MOST_STEPS_ASIDES, STEPS_OF_SHORT_ONES
+from envcheck.training_config.programs.expressions import ProgramTooLongError, computed
 from envcheck.training_config.programs.names import is_beside, names_of
 from envcheck.training_config.programs.recorded_calls import Arguments, FollowedCall, KeywordGiven
 from envcheck.training_config.programs.references import BoundName, Method
@@ -327,6 +328,33 @@ class Calls(Names):
         )
         if active > 1 or len(self._frames) > _DEEPEST_CALLS:
             return Unknown(f"{function.name} calls itself")
+        short = self.steps < STEPS_OF_SHORT_ONES
+        if short or self._aside or self.asides.leads_to_training(function):
+            return self._run(function, given)
+        return self._run_aside(function, given)
+
+    def _run_aside(self, function: ProjectFunction, given: Arguments) -> Value:
+        """Return what a function returns that leads to no training; Unknown if it is a long one."""
+        why = f"{function.name} is too long to be followed"
+        if function.node in self._long_asides:
+            return Unknown(why)
+        until, depth, start = self.most_steps, self.depth, self.steps
+        self._aside, self.most_steps = True, min(until, start + MOST_STEPS_ASIDE)
+        try:
+            return self._run(function, given)
+        except ProgramTooLongError:
+            if self.steps > until:
+                raise
+            self.depth = depth
+            self.names |= names_of(function.node)
+            self._long_asides.add(function.node)
+            return Unknown(why)
+        finally:
+            free = min(self.steps - start, MOST_STEPS_ASIDES - self._steps_aside)
+            self._steps_aside += free
+            self._aside, self.most_steps = False, until + free
+
+    def _run(self, function: ProjectFunction, given: Arguments) -> Value:
         self.followed.add(function.node)
         if function.name:
             self.bodies.add(function.name)

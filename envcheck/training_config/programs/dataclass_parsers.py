@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from envcheck.core.facts import Unknown
-from envcheck.training_config.programs.later_settings import PARSED
+from envcheck.training_config.programs.later_settings import COMMAND_LINE, PARSED
 from envcheck.training_config.programs.own_launchers import OwnLaunchers
 from envcheck.training_config.programs.parsers import option_of
 from envcheck.training_config.programs.recorded_calls import Arguments, FollowedCall, KeywordGiven
@@ -74,7 +74,7 @@ class DataclassParsers(OwnLaunchers):
         of_others = {name for each in others for name in self.fields(each)}
         if not isinstance(cls, ClassValue):
             items = {name: value for name, value in file.items.items() if name not in of_others}
-            return Record(items, "namespace", rest="the command line may set it")
+            return Record(items, "namespace", rest=COMMAND_LINE)
         items = self.fields(cls)
         library = next((each for each in cls.lineage() if isinstance(each, LibraryName)), None)
         for name, value in file.items.items():

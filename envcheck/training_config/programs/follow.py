@@ -17,11 +17,16 @@ from envcheck.training_config.programs.libraries import Follower
 from envcheck.training_config.programs.modules import Project
 from envcheck.training_config.programs.parsers import GivenArguments
 from envcheck.training_config.programs.recorded_calls import FollowedCall
-from envcheck.training_config.programs.values import Record, Value
+from envcheck.training_config.programs.values import MISSING, Record, Value
 
 _PARTS_OF_A_LIMIT = 4
 TOO_LONG = "the program is too long to be followed"
 """Why a program is incomplete of which following used up the limit of one."""
+
+
+_RESUME = "resume_from_checkpoint"
+_OF_MODEL = "model_init_kwargs"
+_OF_LOADING = frozenset({"attn_implementation", "torch_dtype", "dtype"})
 
 
 class FollowedProgram(NamedTuple):
@@ -34,7 +39,8 @@ class FollowedProgram(NamedTuple):
     are the conditions that ask for the name of a parameter, `trains` says whether it starts a training.
     `environment` has the variables that it sets or was given, `read_items` the names of the options and items
     that it reads, `written` the configurations that it writes, `replaced` the options of a trainer that it
-    sets itself after it parsed them, each with the reason why it is not known afterwards, or "".
+    sets itself after it parsed them, each with the reason why it is not known afterwards, or "". `unused` are
+    the options that decide nothing.
     """
 
     calls: tuple[FollowedCall, ...]
@@ -52,6 +58,7 @@ class FollowedProgram(NamedTuple):
     read_items: frozenset[str] = frozenset()
     written: Mapping[str, Record] = MappingProxyType({})
     replaced: Mapping[str, str] = MappingProxyType({})
+    unused: frozenset[str] = frozenset()
 
 
 def follow(
@@ -109,8 +116,47 @@ def follow(
         follower.environment,
         frozenset(follower.read_items),
         {path: each for path, each in follower.written.items() if isinstance(each, Record)},
-        settings_replaced(follower.calls, follower.set_later),
+        {**settings_replaced(follower.calls, follower.set_later), **_perhaps_resumed(follower.calls)},
+        frozenset() if incomplete else _unused_for_loading(calls),
     )
+
+
+def _perhaps_resumed(calls: Sequence[FollowedCall]) -> dict[str, str]:
+    """Return why it is not known whether a program resumes from what it is given, by the option's name.
+
+    A trainer resumes from what its method is given, not from its arguments.
+    """
+    trains = [call.arguments for call in calls if call.name == "train"]
+    makes_one = any(call.name.endswith("Trainer") for call in calls)
+    if not makes_one or not trains or any(each.positional or each.keywords or each.rest for each in trains):
+        return {}
+    return {_RESUME: "the program starts its training without a checkpoint"}
+
+
+def _unused_for_loading(calls: Sequence[FollowedCall]) -> frozenset[str]:
+    """Return the options of loading a model that reach nothing, in a program that was followed to its end.
+
+    A trainer of TRL that is given a model by its name loads it with `model_init_kwargs` of its arguments
+    alone (trl 0.7 to 0.29). If nothing else loads a model, TRL's ModelConfig decides nothing then.
+    """
+    trainers = [call for call in calls if call.name.endswith("Trainer")]
+    given = [call.arguments.get("args", 1) for call in trainers]
+    alone = trainers and all(
+        call.owner.partition(".")[0] == "trl"
+        and isinstance(call.arguments.get("model", 0), str)
+        and call.arguments.keyword(_OF_MODEL) is MISSING
+        and not call.arguments.rest
+        for call in trainers
+    )
+    loads = any(call.name == "from_pretrained" and _loads_a_model(call) for call in calls)
+    if not alone or loads or not all(isinstance(each, Record) for each in given):
+        return frozenset()
+    named = any(_OF_MODEL in each.items for each in given if isinstance(each, Record))
+    return frozenset() if named else _OF_LOADING
+
+
+def _loads_a_model(call: FollowedCall) -> bool:
+    return not any(word in call.owner for word in ("Tokenizer", "Processor", "Config", "Extractor"))
 
 
 def _of_training(calls: Sequence[FollowedCall], waiting_from: int) -> tuple[tuple[FollowedCall, ...], bool]:

@@ -12,6 +12,9 @@ from envcheck.training_config.programs.values import Record, Thing, Value, same
 PARSED = "namespace"
 """The role of an object of a library's class that a parser of a command line returns."""
 
+COMMAND_LINE = "the command line may set it"
+"""Why such an object may have attributes that are not known."""
+
 
 class SetAttributes:
     """Hold where attributes of objects were set, by object and name; an object is kept by its identity."""
@@ -42,9 +45,14 @@ def with_later_settings(calls: Sequence[FollowedCall], set_later: SetAttributes)
         keywords = _later_keywords(call, set_later)
         if keywords is not None:
             found.append(call._replace(arguments=call.arguments._replace(keywords=keywords)))
-        elif not (isinstance(call.made, Record) and call.made.role == PARSED):
+        elif not (isinstance(call.made, Record) and call.made.role == PARSED) and not _copies_parsed(call):
             found.append(call)
     return found
+
+
+def _copies_parsed(call: FollowedCall) -> bool:
+    """Return whether a call makes arguments of those of the command line: `Args(**parsed.to_dict())`."""
+    return call.arguments.rest == COMMAND_LINE and call.name.endswith(("Arguments", "Config"))
 
 
 def settings_replaced(calls: Sequence[FollowedCall], set_later: SetAttributes) -> dict[str, str]:

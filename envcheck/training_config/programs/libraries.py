@@ -22,6 +22,7 @@ from envcheck.training_config.programs.dataclass_parsers import (
     parses_dataclasses,
 )
 from envcheck.training_config.programs.hydra import ReadConfiguration, as_record, merge_deep
+from envcheck.training_config.programs.later_settings import COMMAND_LINE
 from envcheck.training_config.programs.modules import Project
 from envcheck.training_config.programs.own_launchers import COMMAND_LINE_LIBRARIES
 from envcheck.training_config.programs.parsers import Commands, GivenArguments, Parser
@@ -103,6 +104,8 @@ class Follower(DataclassParsers):
             return self._command_line()
         if isinstance(owner, LibraryName) and (owner.name, name) == ("sys", "executable"):
             return "python"
+        if isinstance(owner, Record) and name == "to_dict" and owner.rest == COMMAND_LINE:
+            return BoundName(owner, name)
         if isinstance(owner, ClassValue) and name in _VALIDATES and self.is_dataclass(owner):
             own = self._in_class(owner, name)
             return BoundName(owner, name) if own is MISSING else own
@@ -173,15 +176,16 @@ class Follower(DataclassParsers):
         """Return the result of a method of a text, a file, a parser or a library's object, or MISSING."""
         if isinstance(owner, Parser | Commands) or name in ("add_command", "add_typer"):
             return self.of_parser(owner, name, given)
-        if isinstance(owner, str | PartialText):
-            return method_of_text(owner, name, given)
-        if isinstance(owner, File) and name == "read":
-            return owner
+        if isinstance(owner, str | PartialText | File):
+            of_file = owner if name == "read" else MISSING
+            return of_file if isinstance(owner, File) else method_of_text(owner, name, given)
         if isinstance(owner, ClassValue) and name in _VALIDATES and self.is_dataclass(owner):
             first = given.positional[0] if given.positional else MISSING
             return self._validated(owner, first) if isinstance(first, Record) else MISSING
         if isinstance(owner, Thing) and name in DATACLASS_PARSES and owner.maker in self._dataclass_parsers:
             return self._parsed_dataclasses(self._dataclass_parsers[owner.maker], name, given, node)
+        if isinstance(owner, Record) and name == "to_dict":  # what the command line gives, as a dictionary
+            return Record(dict(owner.items), rest=owner.rest, born=len(self.conditions))
         return MISSING
 
     def _validated(self, cls: ClassValue, given: Record) -> Record:

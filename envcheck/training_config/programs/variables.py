@@ -9,6 +9,7 @@ from collections.abc import Set as AbstractSet
 from functools import reduce
 
 from envcheck.core.facts import Unknown
+from envcheck.training_config.programs.asides import Asides
 from envcheck.training_config.programs.expressions import Expressions, computed
 from envcheck.training_config.programs.later_settings import SetAttributes
 from envcheck.training_config.programs.modules import LIBRARIES, Module, Project
@@ -91,6 +92,10 @@ class Names(Expressions):
         self.about_names: set[str] = set()  # conditions that ask for the name of a parameter
         self.set_later = SetAttributes()
         self._frames: list[CallFrame] = []
+        self.asides = Asides(project)
+        self._aside = False  # a function is followed that leads to no training
+        self._steps_aside = 0  # that do not count, spent in such functions
+        self._long_asides: set[ast.AST] = set()  # of them, those that are too long
         self._waiting: list[ProjectFunction] = []  # functions given to something that may call them
         self._assigning: ast.Assign | None = None  # the assignment that is followed now
         self._calling: ast.Call | None = None  # the call of a function that is followed next

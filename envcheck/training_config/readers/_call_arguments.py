@@ -11,7 +11,11 @@ from envcheck.core.facts import Unknown
 from envcheck.training_config.document import Section, Setting, SettingValue
 from envcheck.training_config.programs.expressions import computed
 from envcheck.training_config.programs.values import PerhapsSet, Record, Thing
-from envcheck.training_config.readers._known_calls import TAKES_A_DICTIONARY, ConfiguringCall
+from envcheck.training_config.readers._known_calls import (
+    TAKES_A_DICTIONARY,
+    ConfiguringCall,
+    default_of_autocast,
+)
 from envcheck.training_config.readers._python_literals import Literals, plain
 
 
@@ -66,6 +70,9 @@ class CallArguments:
             value = plain(first[0], node.args[0]) if first else self._literals.of(node.args[0])
             place = self.place(node.args[0], file)
             yield Setting(f"{prefix}model_name", _flat(value, node.args[0]), place, place)
+        if call.name == "autocast" and call.followed is not None and default_of_autocast(call.followed):
+            place = self.place(node, file)
+            yield Setting(f"{prefix}dtype", default_of_autocast(call.followed), place, place)
         for name, value, expression in self.keywords(call):
             if name == "strategy" and prefix == "lightning.":
                 value = _strategy(call, value, expression)  # noqa: PLW2901 - its class says enough

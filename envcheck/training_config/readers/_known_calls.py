@@ -202,6 +202,17 @@ def only_evaluates(name: str, call: FollowedCall) -> bool:
     return not trains and config is not None and not names_one
 
 
+def default_of_autocast(call: FollowedCall) -> str:
+    """Return the type in which `autocast` computes on CUDA without a `dtype`; "" if it may be another one."""
+    given = {each.name: each.value for each in call.arguments.keywords}
+    device = call.arguments.get("device_type", 0)
+    of_cuda = call.owner == "torch.cuda.amp" and not call.arguments.positional
+    of_torch = call.owner in ("torch", "torch.amp") and device == "cuda"
+    few = len(call.arguments.positional) <= 1 and not call.arguments.rest
+    known = few and not {"dtype", "enabled"} & given.keys()
+    return "float16" if known and (of_cuda or of_torch) else ""
+
+
 def is_given_options(name: str, call: FollowedCall) -> bool:
     """Return whether a call has the options of its trainer itself, and not those of the command line."""
     return name != TAKES_A_DICTIONARY or isinstance(call.arguments.get("args", 0), Record)

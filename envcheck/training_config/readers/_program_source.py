@@ -84,6 +84,7 @@ class LaunchedProgram:
             seen=followed.names,
             read_options=followed.read_items,
             own_loop=own_loop,
+            unused=followed.unused,
         )
         return found._replace(source=source)
 

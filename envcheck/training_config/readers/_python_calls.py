@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -22,7 +22,7 @@ from envcheck.training_config.programs.modules import parse
 from envcheck.training_config.programs.names import is_beside
 from envcheck.training_config.programs.recorded_calls import Arguments, FollowedCall
 from envcheck.training_config.programs.trainable import leaves_frozen
-from envcheck.training_config.programs.values import Record, Thing, quoted
+from envcheck.training_config.programs.values import MISSING, Record, Thing, quoted
 from envcheck.training_config.readers import INSTEAD_OF_PROGRAM, _adapter_layers
 from envcheck.training_config.readers._call_arguments import CallArguments
 from envcheck.training_config.readers._file_contents import (
@@ -51,6 +51,7 @@ DIALECT = "python"
 """The dialect of calls; its settings have names such as `LoraConfig.r`."""
 
 UNREAD = "unread"
+_RESUMES = "resume_from_checkpoint"
 """The setting of a call that may have other arguments than those that can be read."""
 
 _NO_BASES: Mapping[str, str] = {}
@@ -201,7 +202,9 @@ class _PythonFile:
         """
         for call in self.followed.calls if self.followed is not None else ():
             given = call.arguments.get("args", 1)
-            made = isinstance(given, Thing) and not given.maker.rpartition(".")[2].startswith("parse")
+            maker = given.maker.rpartition(".")[2] if isinstance(given, Thing) else ""
+            # One of a class that is known was made of the command line, which says what it holds.
+            made = bool(maker) and not maker.startswith("parse") and not trainer_of(maker)
             made = made or (isinstance(given, Record) and given.role == "object")
             dialect = call.owner.partition(".")[0]
             if made and call.name in TRAINERS and dialect in _WITH_ARGUMENTS:
@@ -224,6 +227,8 @@ class _PythonFile:
                 yield ConfiguringCall(name, call.node, call), condition
                 if (load := load_by_trainer(call)) is not None:
                     yield load, condition
+            elif call.name == "train" and call.arguments.keyword(_RESUMES) not in (MISSING, None, False):
+                yield ConfiguringCall(call.name, call.node, call), next(iter(call.conditions), "")
         for call in _adapter_layers.layers(self.followed):
             about_names = self.followed.about_names if self.followed is not None else frozenset()
             yield (
@@ -307,13 +312,12 @@ class _PythonFile:
         the defaults.
 
         A setting is Unknown if calls give it different values, or if its call runs only under a condition; a
-        call that also runs under none is made in any case. As an exception, a setting of a call that loads a
-        model is known if all such calls agree on it, because one runs.
+        call that also runs under none is made in any case, and a setting of it is known if all its calls
+        agree. So is one of the calls that load a model, because one of them runs.
         """
         settings: dict[str, Setting] = {}
-        loads = [self._arguments.settings(call, f"{MODEL}.") for call, _ in calls if call.name == MODEL]
-        loaded = [{setting.name: setting.value for setting in each} for each in loads]
         called = _in_each_branch(calls) | {call.name for call, condition in calls if not condition}
+        stated = self._stated(calls, {*called, MODEL})
         for call, condition in calls:
             names = tuple(name for name, _, _ in self._arguments.keywords(call) if name)
             place = self._arguments.place(call.node, self._arguments.file_of(call))
@@ -326,7 +330,7 @@ class _PythonFile:
                 why = Unknown(f"{call.name} is called only where {condition}")
                 inner = [
                     setting
-                    if _agreed(setting, loaded) or setting.name in called
+                    if _agreed(setting, stated.get(call.name, ())) or setting.name in called
                     else setting._replace(value=why)
                     for setting in inner
                 ]
@@ -359,6 +363,17 @@ class _PythonFile:
             settings[name] = Setting(name, Section(("",)), place, place)
         settings.update(self._of_training())
         return Document(self.file, "json", (*settings.values(), used, trains, *named), dialect=DIALECT)
+
+    def _stated(
+        self, calls: Sequence[tuple[ConfiguringCall, str]], names: Collection[str]
+    ) -> Mapping[str, Sequence[Mapping[str, SettingValue]]]:
+        """Return the settings of each call of the functions `names`, by the function."""
+        found: dict[str, list[Mapping[str, SettingValue]]] = {}
+        for call, _ in calls:
+            if call.name in names:
+                given = self._arguments.settings(call, f"{call.name}.")
+                found.setdefault(call.name, []).append({each.name: each.value for each in given})
+        return found
 
     def _of_whole_program(self) -> Iterator[str]:
         """Yield the names of settings for what a program does that was followed to its end."""
@@ -548,7 +563,8 @@ def _in_each_branch(calls: Sequence[tuple[ConfiguringCall, str]]) -> set[str]:
     return {name for name, condition in found if (name, f"not {condition}") in found}
 
 
-def _agreed(setting: Setting, loaded: Sequence[Mapping[str, SettingValue]]) -> bool:
-    """Return whether this is a setting of a call that loads a model, and all such calls agree on it."""
-    of_a_load = setting.name.startswith(f"{MODEL}.") and not isinstance(setting.value, Unknown)
-    return of_a_load and all(setting.name in each and each[setting.name] == setting.value for each in loaded)
+def _agreed(setting: Setting, stated: Sequence[Mapping[str, SettingValue]]) -> bool:
+    """Return whether all calls of a function, of which these are the settings, agree on a known value."""
+    known = "." in setting.name and not isinstance(setting.value, Unknown)
+    agree = all(setting.name in each and each[setting.name] == setting.value for each in stated)
+    return known and bool(stated) and agree
