@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache, reduce
 
 from envcheck.core.facts import Unknown
-from envcheck.training_config.programs.asides import MOST_STEPS_ASIDE, MOST_STEPS_ASIDES, STEPS_OF_SHORT_ONES
+from envcheck.training_config.programs.asides import MOST_STEPS_ASIDE, STEPS_OF_SHORT_ONES
 from envcheck.training_config.programs.expressions import ProgramTooLongError, computed
 from envcheck.training_config.programs.names import is_beside, names_of
 from envcheck.training_config.programs.recorded_calls import Arguments, FollowedCall, KeywordGiven
@@ -350,8 +350,8 @@ class Calls(Names):
             self._long_asides.add(function.node)
             return Unknown(why)
         finally:
-            free = min(self.steps - start, MOST_STEPS_ASIDES - self._steps_aside)
-            self._steps_aside += free
+            free = min(self.steps - start, self.free_steps)
+            self.free_steps -= free
             self._aside, self.most_steps = False, until + free
 
     def _run(self, function: ProjectFunction, given: Arguments) -> Value:

@@ -88,6 +88,7 @@ def follow(
     follower.program = module.path
     if briefly:
         follower.most_steps //= _PARTS_OF_A_LIMIT
+        follower.free_steps //= _PARTS_OF_A_LIMIT
     if not entry:
         follower.programs.add(module.path)
     waiting_from = 0

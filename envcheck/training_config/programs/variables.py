@@ -9,7 +9,7 @@ from collections.abc import Set as AbstractSet
 from functools import reduce
 
 from envcheck.core.facts import Unknown
-from envcheck.training_config.programs.asides import Asides
+from envcheck.training_config.programs.asides import MOST_STEPS_ASIDES, Asides
 from envcheck.training_config.programs.expressions import Expressions, computed
 from envcheck.training_config.programs.later_settings import SetAttributes
 from envcheck.training_config.programs.modules import LIBRARIES, Module, Project
@@ -94,7 +94,7 @@ class Names(Expressions):
         self._frames: list[CallFrame] = []
         self.asides = Asides(project)
         self._aside = False  # a function is followed that leads to no training
-        self._steps_aside = 0  # that do not count, spent in such functions
+        self.free_steps = MOST_STEPS_ASIDES  # that do not count if spent in such functions
         self._long_asides: set[ast.AST] = set()  # of them, those that are too long
         self._waiting: list[ProjectFunction] = []  # functions given to something that may call them
         self._assigning: ast.Assign | None = None  # the assignment that is followed now

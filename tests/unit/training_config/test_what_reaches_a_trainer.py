@@ -171,3 +171,13 @@ def test_a_function_that_leads_to_a_training_is_followed(tmp_path: Path) -> None
     )
     found = known_facts(tmp_path, {"train.py": program, "play.py": play, "work.py": work})
     assert (found.get("adapter"), found.get("lora_rank"), found.get("micro_batch_size")) == ("lora", 4, 3)
+
+
+@pytest.mark.parametrize(
+    ("options", "method"),
+    [("", "ppo"), (" algorithm.adv_estimator=grpo", "grpo"), (" --config-name own", None)],
+)
+def test_verl_trains_with_ppo_by_default(tmp_path: Path, options: str, method: str | None) -> None:
+    launch = "python3 -m verl.trainer.main_ppo actor_rollout_ref.model.path=Qwen/Qwen2.5-7B trainer.nnodes=1"
+    found = known_facts(tmp_path, {"run.sh": f"#!/bin/bash\n{launch}{options}\n"})
+    assert (found.get("trainer"), found.get("method")) == ("verl", method)
