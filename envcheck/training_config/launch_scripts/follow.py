@@ -12,7 +12,7 @@ from envcheck.core.records import NamedTuple
 from envcheck.training_config.launch_scripts import slurm
 from envcheck.training_config.launch_scripts.control_flow import ControlFlow
 from envcheck.training_config.launch_scripts.parser import parse
-from envcheck.training_config.launch_scripts.session import Session, nothing_beside
+from envcheck.training_config.launch_scripts.session import Session, WrittenBy, nothing_beside
 from envcheck.training_config.launch_scripts.simple_commands import LaunchCommand
 from envcheck.training_config.launch_scripts.values import Argument, Fragment, Scope, Value
 from envcheck.training_config.readers import Beside
@@ -43,11 +43,13 @@ def follow(
     beside: Beside = nothing_beside,
     *,
     past_returns: bool = False,
+    written_by: WrittenBy | None = None,
 ) -> FollowedScript:
     """Return the commands for which `is_launch` is true; `exported` names the variables to record of each.
 
     `beside` reads other scripts that this one sources or starts. With `past_returns`, a branch that returns
     from a function is passed over like one that exits, as where it asks for a variable of the environment.
+    `written_by` follows programs in the text of the script for the configurations that they write.
 
     Raises:
         NotAScriptError: the text is not a shell script.
@@ -55,6 +57,7 @@ def follow(
     """
     script = parse(lines.text)
     session = Session(lines, script, beside)
+    session.written_by = written_by
     session.passed_over = ("exit", "return") if past_returns else ("exit",)
     flow = ControlFlow(session, is_launch, exported)
     scope = Scope()

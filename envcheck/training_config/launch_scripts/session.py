@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
+from typing import Any, TypeAlias
 
 from envcheck.core.patterns import pattern
 from envcheck.training_config.launch_scripts.syntax import Node, Script, Word
@@ -25,6 +26,10 @@ _ASSIGNMENT = pattern(r"(?:^|[\s;&|(){}])([A-Za-z_]\w*)=([^\s;]*)", re.MULTILINE
 
 MAX_LAUNCHES = 2_000
 """How many commands of one script may start a training; sweeps that people write have some hundreds."""
+
+
+WrittenBy: TypeAlias = Callable[[str, Sequence[str], Mapping[str, Any], Beside, int], Mapping[str, Value]]
+"""Returns the configurations that a program writes, from its text, arguments, variables and offset."""
 
 
 class TooLongError(Exception):
@@ -49,7 +54,8 @@ class Session:
     `roots` has those that were assumed to name the folder of the project. `passed_over` are the ways in which
     a branch ends that is not assumed to be taken. `tested` are the files that conditions ask for, `left_out`
     those of them that are sourced and not here. `exported` has the variables that programs see, and
-    `may_export` says what may give them any other, if something may.
+    `may_export` says what may give them any other, if something may. `written_by` follows a program in the
+    text of the script for the configurations that it writes.
     """
 
     def __init__(self, lines: SourceLines, script: Script, beside: Beside = nothing_beside) -> None:
@@ -64,6 +70,7 @@ class Session:
         self.left_out: set[str] = set()
         self.exported: set[str] = set()
         self.may_export = ""
+        self.written_by: WrittenBy | None = None
         self.passed_over: tuple[str, ...] = ("exit",)
         self.documents: tuple[Word, ...] = script.documents
         self._lines = lines

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Protocol
 
 from envcheck.core.environment_variables import is_shown
-from envcheck.core.facts import Tri
+from envcheck.core.facts import Tri, Unknown
 from envcheck.core.patterns import pattern
 from envcheck.core.records import NamedTuple
 from envcheck.training_config.launch_scripts import conditions, printing, slurm
@@ -79,6 +79,10 @@ _PYTHON = pattern(r"python[0-9.]*")
 _TRAINS = pattern(r"\.(?:train|fit|backward)\(")
 
 _MAX_PREFIXES = 16  # `nohup env srun python train.py` has three
+_MOST_PROGRAMS = 8  # in the text of one script that are followed for what they write
+UNKNOWN_PART = "90909090909"
+"""What stands in the text of a program for what only the shell knows: digits are valid inside quotes too."""
+
 _MOST_TEXTS = 4  # of one written script that are all followed
 _MAX_SCRIPT = 1 << 16  # characters of another script that is followed
 _MIN_SHELL_WORDS = 3  # `bash -c text`
@@ -126,6 +130,7 @@ class SimpleCommands:
         self.assignments = Assignments(expander)
         self.is_launch, self.exported, self.follower = is_launch, exported, follower
         self.launched: list[LaunchCommand] = []
+        self._programs = 0  # in the text of the script that were followed for what they write
         self._running: set[str] = set()  # the written scripts that are being followed
         self.written = WrittenFiles(expander)
         self.notes: list[tuple[int, str]] = []
@@ -282,11 +287,32 @@ class SimpleCommands:
             text = fields[2]
         elif not rest or rest[0] == "-":
             text = self.expander.standard_input(command, scope)
+        if text is not None:
+            self._follow_writing(text, fields, command, scope)
         if text is None or not _TRAINS.search(known_text(text) or ""):
             return fields
         name = f"program_{len(self.written.files) + 1}.py"
         self.written.files[name] = [text]
         return [fields[0], (Fragment(name, fields[0][0].at),)]
+
+    def _follow_writing(self, text: Value, fields: list[Value], command: SimpleCommand, scope: Scope) -> None:
+        """Remember the configurations that a program in the text of the script writes."""
+        if self.session.written_by is None or self._programs >= _MOST_PROGRAMS:
+            return
+        self._programs += 1
+        program = "".join(UNKNOWN_PART if part.why else part.text for part in text)
+        first = 3 if known_text((fields[1:] or [()])[0]) == "-c" else 2
+        words = [known_text(field) or UNKNOWN_PART for field in fields[first:]]
+        seen = {name: first_value(scope.get(name)) for name in self.session.exported}
+        environment = {
+            name: Unknown(why) if (why := argument(value).why) else spelled(value)
+            for name, value in seen.items()
+            if value
+        }
+        self.session.spend(len(program))
+        found = self.session.written_by(program, words, environment, self.written.text_beside, command.at)
+        for name, content in found.items():
+            self.written.replace(name, content, command.at, certain=scope.outer is None)
 
     def _collect(self, name: str, fields: list[Value], scope: Scope, own: Mapping[str, Variable]) -> None:
         """Collect a command if it is one of those looked for; note one that begins with an option."""

@@ -102,6 +102,20 @@ class WrittenFiles:
             if known or name.endswith(_STRUCTURED):
                 self._append(name, text, at, certain=scope.outer is None)
 
+    def text_beside(self, name: str) -> str | None:
+        """Return the known text of a file that the script has written, or of one beside it."""
+        path = name.removeprefix("./")
+        written = self.files.get(path, self.files.get(f"./{path}"))
+        if written is None:
+            return self._session.beside(name)
+        return known_text(written[0]) if len(written) == 1 else None
+
+    def replace(self, name: str, text: Value, at: int, *, certain: bool) -> None:
+        """Remember the text of a file after a program has written it, which may not have run."""
+        before = self._text_of(name, at)
+        kept = [] if certain or before is None else [before]
+        self.files[name] = [*kept, text]
+
     def _files(self, redirects: Sequence[Redirect], operators: Sequence[str], scope: Scope) -> list[str]:
         """Return the names of the files that some redirects write into."""
         return [

@@ -310,6 +310,11 @@ class Expressions(ABC):
             return MISSING if has_further(before) else owner[key]
         if isinstance(key, str) and not isinstance(owner, Record):
             self.names.add(key)
+        return self.item_of_library(owner, key) if isinstance(owner, LibraryName) else MISSING
+
+    def item_of_library(self, owner: LibraryName, key: Value) -> Value:
+        """Return an item of a library's object, such as a variable of the environment, or MISSING."""
+        del owner, key
         return MISSING
 
     def _part_of(self, owner: Value, part: ast.Slice, scope: Variables) -> Value:

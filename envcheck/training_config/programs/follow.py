@@ -40,7 +40,7 @@ class FollowedProgram(NamedTuple):
     `environment` has the variables that it sets or was given, `read_items` the names of the options and items
     that it reads, `written` the configurations that it writes, `replaced` the options of a trainer that it
     sets itself after it parsed them, each with the reason why it is not known afterwards, or "". `unused` are
-    the options that decide nothing.
+    the options that decide nothing, `rewritten` the files that it writes with a content that is not known.
     """
 
     calls: tuple[FollowedCall, ...]
@@ -59,6 +59,7 @@ class FollowedProgram(NamedTuple):
     written: Mapping[str, Record] = MappingProxyType({})
     replaced: Mapping[str, str] = MappingProxyType({})
     unused: frozenset[str] = frozenset()
+    rewritten: frozenset[str] = frozenset()
 
 
 def follow(
@@ -119,6 +120,7 @@ def follow(
         {path: each for path, each in follower.written.items() if isinstance(each, Record)},
         {**settings_replaced(follower.calls, follower.set_later), **_perhaps_resumed(follower.calls)},
         frozenset() if incomplete else _unused_for_loading(calls),
+        frozenset(path for path, each in follower.written.items() if not isinstance(each, Record)),
     )
 
 

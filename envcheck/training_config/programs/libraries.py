@@ -125,6 +125,11 @@ class Follower(DataclassParsers):
             return self._of_torch(called.name, given)
         return self._function(name, owner, given, node)
 
+    def item_of_library(self, owner: LibraryName, key: Value) -> Value:
+        """Return a variable of the environment that is known, or MISSING."""
+        named = owner.name == "os.environ" and isinstance(key, str)
+        return self.environment.get(key, MISSING) if named and isinstance(key, str) else MISSING
+
     def _variable(self, method: str, given: Arguments) -> Value:
         """Return a variable of the environment, or the default that the program gives it."""
         name, default = given.get("key", 0), given.get("default", 1)
@@ -221,7 +226,15 @@ class Follower(DataclassParsers):
             if name == "dict":
                 self.described_call(given, node)
             return {"hasattr": self._hasattr, "setattr": self._setattr, "dict": self._made_dict}[name](given)
+        if name == "open" and isinstance(first, str):
+            self._note_writing(first, given.get("mode", 1))
         return of_values(name, first, given)
+
+    def _note_writing(self, path: str, mode: Value) -> None:
+        """Remember that a program opens a configuration to write it; what it writes is not known yet."""
+        writes = isinstance(mode, str) and not {*"wax+"}.isdisjoint(mode)
+        if writes and path.endswith((".json", ".yaml", ".yml")):
+            self.written[posixpath.normpath(path)] = Unknown("it is written")
 
     def _made_dict(self, given: Arguments) -> Value:
         record = Record({}, born=len(self.conditions))

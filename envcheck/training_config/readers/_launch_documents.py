@@ -42,6 +42,7 @@ from envcheck.training_config.readers._environment import (
 )
 from envcheck.training_config.readers._launched_programs import LaunchedPrograms, merged_numbers
 from envcheck.training_config.readers._program_files import program_files, unparsed_source
+from envcheck.training_config.readers._writing_programs import written_by
 from envcheck.training_config.readers._written_documents import agreed, parsed, unread
 from envcheck.training_config.source_lines import SourceLines
 
@@ -91,9 +92,11 @@ def documents(text: str, file: str, beside: Beside | None = None, depth: int = 0
     beside = beside or nothing_beside
     programs = LaunchedPrograms(lines, beside, depth)
     try:
-        script = follow(lines, programs.may_train, EXPORTED, beside)
+        script = follow(lines, programs.may_train, EXPORTED, beside, written_by=written_by)
         if not any(programs.line(command.words) for command in script.commands):
-            script = follow(lines, programs.may_train, EXPORTED, beside, past_returns=True)
+            script = follow(
+                lines, programs.may_train, EXPORTED, beside, past_returns=True, written_by=written_by
+            )
     except NotAScriptError as error:
         raise InputError(lines.place(error.at, error.at + 1), error.problem) from None
     except TooLongError as error:
