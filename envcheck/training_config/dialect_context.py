@@ -264,9 +264,13 @@ class DialectContext:
         return Tri.of(self._is_given(name) == (expected == "present"))
 
     def _is_given(self, name: str) -> bool:
-        """Return whether a setting has a value; null and an empty section do not count."""
+        """Return whether a setting has a value; null and an empty section do not count.
+
+        Nor does an empty text in a file; on a command line it may stand for a variable.
+        """
         setting = self.settings.get(name)
-        return setting is not None and setting.value is not None and setting.value != Section()
+        empty = (None, Section(), "") if self.typed else (None, Section())
+        return setting is not None and setting.value not in empty
 
     def _value_or_default(self, name: str) -> SettingValue:
         setting = self.settings.get(name)

@@ -41,7 +41,7 @@ def test_unsloth_trains_modules_beside_the_adapter(tmp_path: Path, saved: bool) 
 
 
 @pytest.mark.parametrize(
-    ("program", "method"), [("fsdp_sft_trainer", "sft"), ("sft_trainer", "sft"), ("main_ppo", None)]
+    ("program", "method"), [("fsdp_sft_trainer", "sft"), ("sft_trainer", "sft"), ("main_ppo", "ppo")]
 )
 def test_verl_trains_by_its_program(tmp_path: Path, program: str, method: str | None) -> None:
     line = f"torchrun -m verl.trainer.{program} data.train_batch_size=8 data.max_length=256\n"
@@ -171,3 +171,20 @@ def test_use_liger_of_trl_is_use_liger_kernel(tmp_path: Path) -> None:
     line = "trl sft --model_name_or_path m --dataset_name d --output_dir o --use_liger {}\n"
     assert facts_of(tmp_path, "run.sh", {"run.sh": line.format("True")})["liger_kernel"] is True
     assert facts_of(tmp_path, "run.sh", {"run.sh": line.format("False")})["liger_kernel"] is False
+
+
+@pytest.mark.parametrize(
+    ("lines", "trackers"),
+    [
+        ("wandb_project: mine\n", ("wandb",)),
+        ("wandb_project:\n", None),
+        ('wandb_project: ""\n', None),
+        ("wandb_project: mine\nuse_tensorboard: true\n", None),  # both, in an order that is not stated
+        ("", None),
+    ],
+)
+def test_a_project_switches_on_its_tracker_in_axolotl(
+    tmp_path: Path, lines: str, trackers: tuple[str, ...] | None
+) -> None:
+    text = f"base_model: m\nsequence_len: 8\nmicro_batch_size: 1\n{lines}"
+    assert facts_of(tmp_path, "a.yaml", {"a.yaml": text}).get("report_to") == trackers
