@@ -239,6 +239,11 @@ line was completed; the SHA-256, with one log more that is of sample 15 and left
 dfeac87b7a269bf8fd54c4f799f801c248f3f05b550e8bb6f0ce04bba99bcb7b. 3 were cured, 1 cause, 2 unknown, 1 wrong:
 of bitsandbytes' library for CPUs, which lacks the functions for GPUs, it was said that releases are mixed.
 It is mended.
+
+Sample 38, drawn by trainers, servers, installers and systems: 41 logs of 41 threads from 37 repositories,
+2021 to 2026; of 12, frames or the last line were completed. Its rows were committed before `explain` ran, with
+the SHA-256 of the expectations and logs:
+43c13acdc42e307cafd218b228f52170a735f4ab20d68792844f5c7d8a711888.
 """
 
 from __future__ import annotations
