@@ -44,8 +44,8 @@ _PYTHONS_OWN = frozenset(
 )
 """Messages of Python itself, which libraries raise as well."""
 
-_IN_BRACKETS = re.compile(r"\[.*\]|\{.*\}")
-"""A list or a dictionary in a message, which is a value however long it is."""
+_VALUES = re.compile(r"\[.*\]|\{.*\}|(?<!\w)'[^']*'(?!\w)|\S*[/\\]\S*")
+"""A list, a dictionary, a quoted word or a path in a message, which is a value however long it is."""
 
 _CERTAIN_LETTERS = 40
 """Letters with which the fixed parts of a template identify it, however long the values are."""
@@ -202,7 +202,7 @@ def _shared_letters(template: str, message: str) -> int:
     letters = _fixed_letters(template, message)
     if template.endswith(_CUT) and _PLACE not in template:
         message = message[: len(template)]  # what the file leaves out cannot be compared
-    told = sum(character.isalpha() for character in _IN_BRACKETS.sub("", message))
+    told = sum(character.isalpha() for character in _VALUES.sub("", message))
     enough = letters >= _CERTAIN_LETTERS or (letters >= _LEAST_LETTERS and 2 * letters >= told)
     return letters if enough else 0
 

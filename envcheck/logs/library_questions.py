@@ -27,6 +27,9 @@ _CALL = re.compile(
     r"|got an unexpected keyword argument '(?P<keyword>\w+)'"
     r"|got multiple values for argument )"
 )
+_REFUSED_FIELD = re.compile(r"Unexpected keyword argument '(\w+)'$")
+"""Message of msgspec, whose classes, such as vLLM's SamplingParams, do not name themselves."""
+
 _MADE = re.compile(r"\b([A-Z]\w+)\(")
 """The class of which a line of code makes an object."""
 
@@ -108,7 +111,8 @@ class RefusedCall(NamedTuple):
     """Function, the keyword that it does not take (empty for another mistake), and the innermost frame.
 
     `given` is the number of positional arguments that it got, `self` among them, if they were too many.
-    `written` says that the line of that frame calls the function with arguments that it writes out.
+    `written` says that the line of that frame calls the function with arguments that it writes out, and
+    `field` that the keyword is a field of a class that has no constructor of its own.
     """
 
     function: str
@@ -116,6 +120,7 @@ class RefusedCall(NamedTuple):
     place: Frame | None
     given: int = 0
     written: bool = False
+    field: bool = False
 
     @property
     def too_many(self) -> bool:
@@ -209,7 +214,33 @@ def refused_call(event: Event) -> RefusedCall | None:
             written = call is not None and "*" not in call["arguments"]
             given = int(found["given"] or 0)
             return RefusedCall(function, found["keyword"] or "", raised.place, given, written)
+        made = {*_MADE.findall(raised.source)}
+        if raised.name.endswith("TypeError") and (field := _REFUSED_FIELD.match(raised.message)) and made:
+            if len(made) == 1:
+                return RefusedCall(f"{made.pop()}.__init__", field[1], raised.place, field=True)
     return None
+
+
+_TEXT = re.compile(r"""(?:raise \w+\()?f(?P<quote>["'])(?P<text>.{20,}?)(?:(?P=quote)\W*)?$""")
+_HOLE = re.compile(r"\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\}?")
+_REFUSES = re.compile(
+    r"(?i)\b(?:invalid|must|should|expected|expects|supported|unsupported|cannot|can't|could not|missing"
+    r"|required|requires|unknown|unrecognized|not found|failed|only)\b"
+)
+"""Words of a message that reports a failure."""
+
+
+def composed_message(event: Event) -> str:
+    """Return the message of which the line that failed was to be made, with `…` for its values.
+
+    Then what that message reports came first, and writing it failed. Empty if the line makes no such message.
+    """
+    first = event.exceptions[0] if event.exceptions else None
+    found = _TEXT.match(first.source) if first is not None else None
+    if found is None or "{" not in found["text"]:
+        return ""
+    text = _HOLE.sub("…", found["text"])
+    return text.strip() if _REFUSES.search(text) else ""
 
 
 def expression_that_is_none(event: Event) -> str:

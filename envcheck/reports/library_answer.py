@@ -35,7 +35,8 @@ class LibraryAnswer(NamedTuple):
     and `fitting` those of them that take as many. `undefined_in` is the package whose own code uses a name
     that it does not define, and `lacking` the one whose own code asks its own class, `lacks_in`, for what
     that does not have. `calling` is the package whose line calls a function with other arguments than it
-    takes. `other_model` is the type of model whose code got the configuration of another.
+    takes. `other_model` is the type of model whose code got the configuration of another. `composes` is the
+    message that the failing line was to make. `home` is the only package that has the class `home_class`.
     """
 
     raises: tuple[FoundRaise, ...] = ()
@@ -61,6 +62,9 @@ class LibraryAnswer(NamedTuple):
     lacks_in: str = ""
     calling: str = ""
     other_model: str = ""
+    composes: str = ""
+    home: str = ""
+    home_class: str = ""
 
     @property
     def having(self) -> tuple[Membership, ...]:
@@ -228,10 +232,13 @@ def _fault_lines(library: LibraryAnswer) -> Iterator[str]:
         (library.lacking, _OF_LACKING, _ON_LACKING),
         (library.calling, _OF_CALLING, _ON_CALLING),
         (library.other_model, _OF_OTHER_MODEL, _ON_OTHER_MODEL),
+        (library.composes, _OF_COMPOSING, _ON_COMPOSING),
+        (library.home, _OF_HOME, _ON_HOME),
     ):
         if package:
-            yield f"    means   {means.format(package, library.lacks_in)}"
-            yield f"    advice  {advice.format(package, library.lacks_in)}"
+            owner = library.lacks_in or library.home_class
+            yield f"    means   {means.format(package, owner)}"
+            yield f"    advice  {advice.format(package, owner)}"
 
 
 _OF_UNDEFINED = (
@@ -258,6 +265,19 @@ _OF_CALLING = (
 _ON_CALLING = (
     "Upgrade {0}, or take the release of the called package that {0} names in its requirements; without "
     "patches of other packages if some replace the function"
+)
+_OF_COMPOSING = "the line that failed was writing another message: {0}"
+_ON_COMPOSING = (
+    "What that message reports is the cause: mend it first. That its text could not be made is a fault of the "
+    "code, which a newer release may have mended"
+)
+_OF_HOME = (
+    "{1} is a class of {0}: the caller was mostly written for another release of {0}, or a class of your own "
+    "or of a patch stands in its place"
+)
+_ON_HOME = (
+    "Compare the installed {0} (pip show {0}) with what the calling package requires, and take the release "
+    "of {0} that it was made for, or a newer one of the caller"
 )
 _OF_OTHER_MODEL = "the code of the model type {0} was given the configuration of another type"
 _ON_OTHER_MODEL = (

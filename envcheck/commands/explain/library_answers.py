@@ -44,6 +44,43 @@ def answer(
     log_text: str = "",
     inventory: Inventory = _NOTHING_KNOWN,
 ) -> LibraryAnswer | None:
+    """Return what the code of published libraries says about a cause, as `_of_published_code`.
+
+    If it says nothing, return the message that the failing line was about to write, or the package whose
+    class it is.
+    """
+    found = _of_published_code(cause, tables, log_text, inventory)
+    if found is not None or cause.match is not None or _means(cause):
+        return found
+    if message := library_questions.composed_message(cause.event):
+        return LibraryAnswer(composes=message)
+    return _of_home(cause.event)
+
+
+def _of_home(event: Event) -> LibraryAnswer | None:
+    """Return the only package that has the class which an exception says lacks or refuses something.
+
+    The name has to be one of several words, so that hardly anybody gives it to a class of their own.
+    """
+    attribute = library_questions.missing_attribute(event)
+    call = library_questions.refused_call(event)
+    owner = attribute.owner if attribute else call.function.rpartition(".")[0] if call else ""
+    if not _OF_SEVERAL_WORDS.match(owner):
+        return None
+    homes = {package for package, text in texts_in("names").items() if any(modules_with(text, owner))}
+    homes |= {package for package, text in texts_in("members").items() if f"\n[{owner}" in text}
+    return LibraryAnswer(home=homes.pop(), home_class=owner) if len(homes) == 1 else None
+
+
+_OF_SEVERAL_WORDS = re.compile(r"[A-Z]+[a-z\d]+[A-Z]\w{3,}")
+
+
+def _of_published_code(
+    cause: Cause,
+    tables: Mapping[str, Sequence[Mapping[str, Any]]],
+    log_text: str,
+    inventory: Inventory,
+) -> LibraryAnswer | None:
     """Return what the code of published libraries says about a cause.
 
     `log_text` is what the log says elsewhere: of several libraries that raise a message, those whose files it
@@ -143,7 +180,9 @@ def with_kind(cause: Cause, library: LibraryAnswer) -> Cause:
     """Return the cause; its kind says that a library's check or a difference between releases explains it."""
     if library.members or library.passed or library.defined or library.outdated or library.symbols:
         return cause if library.own or library.unsure else cause._replace(kind="version")
-    if library.undefined_in or library.lacking or library.calling:
+    if library.composes:
+        return cause._replace(kind="check") if cause.kind in ("unknown", "code") else cause
+    if library.undefined_in or library.lacking or library.calling or library.home:
         return cause._replace(kind="open" if cause.kind == "unknown" else cause.kind)
     if library.optional:
         return cause._replace(kind="missing")
@@ -431,6 +470,10 @@ def _on_call(call: RefusedCall, callers: frozenset[str]) -> LibraryAnswer | None
     known only if but one of the usual callers does.
     """
     texts = texts_in("members")
+    if call.field:
+        owner = call.function.rpartition(".")[0]
+        fields = members.releases_with_attribute(texts, owner, call.keyword, among=None, families={})
+        return LibraryAnswer(members=_libraries_first(fields)) if fields else None
     if not call.keyword:
         found = members.releases_by_parameters(texts, call.function)
         if call.too_many:

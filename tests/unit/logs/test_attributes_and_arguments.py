@@ -378,3 +378,38 @@ def test_a_librarys_line_that_calls_a_method_of_another_in_another_way_is_named(
     assert "a line of axolotl calls a function with other arguments" in written
     assert "a line of axolotl calls" not in handed_on
     assert "a line of axolotl calls" not in of_user
+
+
+def test_a_field_that_msgspec_refuses_is_looked_up_in_the_class_that_the_line_makes(
+    explained: Explain,
+) -> None:
+    said = "TypeError: Unexpected keyword argument 'use_beam_search'"
+
+    found = explained(of_own_code(said, "params = SamplingParams(use_beam_search=False)"))
+    two = explained(of_own_code(said, "params = make(SamplingParams(n=1), GuidedParams(x=2))"))
+
+    assert "has it  vllm up to 0.6.2: SamplingParams.use_beam_search" in answer(found)
+    assert "SamplingParams.use_beam_search" not in answer(two)
+
+
+def test_a_message_that_could_not_be_written_says_what_came_first(explained: Explain) -> None:
+    said = "AttributeError: 'list' object has no attribute 'keys'"
+    file = f"{SITE}/accelerate/utils/dataclasses.py"
+    refusal = 'f"Invalid auto wrap policy: {self.auto_wrap_policy}. Must be one of {list(POLICY.keys())}"'
+
+    found = explained(traceback(said, (file, 1667, "__post_init__", refusal)))
+    other = explained(traceback(said, (file, 1667, "__post_init__", 'f"{self.auto_wrap_policy.keys()}"')))
+
+    assert "was writing another message: Invalid auto wrap policy: …. Must be one of …" in answer(found)
+    assert "another message" not in answer(other)
+    assert found.code == 1
+
+
+def test_a_class_of_one_package_alone_names_the_package(explained: Explain) -> None:
+    refused = "got an unexpected keyword argument 'no_such_thing'\n"
+
+    found = answer(explained(f"TypeError: TextIteratorStreamer.__init__() {refused}"))
+    own = answer(explained(f"TypeError: MyOwnStreamerClass.__init__() {refused}"))
+
+    assert "TextIteratorStreamer is a class of transformers" in found
+    assert "is a class of" not in own
