@@ -241,8 +241,8 @@ of bitsandbytes' library for CPUs, which lacks the functions for GPUs, it was sa
 It is mended.
 
 Sample 38, drawn by trainers, servers, installers and systems: 41 logs of 41 threads from 37 repositories,
-2021 to 2026; of 12, frames or the last line were completed. Its rows were committed before `explain` ran, with
-the SHA-256 of the expectations and logs:
+2021 to 2026; of 12, frames or the last line were completed. Its rows were committed before `explain` ran,
+with the SHA-256 of the expectations and logs:
 43c13acdc42e307cafd218b228f52170a735f4ab20d68792844f5c7d8a711888.
 """
 

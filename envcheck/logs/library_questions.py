@@ -215,9 +215,9 @@ def refused_call(event: Event) -> RefusedCall | None:
             given = int(found["given"] or 0)
             return RefusedCall(function, found["keyword"] or "", raised.place, given, written)
         made = {*_MADE.findall(raised.source)}
-        if raised.name.endswith("TypeError") and (field := _REFUSED_FIELD.match(raised.message)) and made:
-            if len(made) == 1:
-                return RefusedCall(f"{made.pop()}.__init__", field[1], raised.place, field=True)
+        field = _REFUSED_FIELD.match(raised.message) if raised.name.endswith("TypeError") else None
+        if field is not None and len(made) == 1:
+            return RefusedCall(f"{made.pop()}.__init__", field[1], raised.place, field=True)
     return None
 
 

@@ -268,8 +268,8 @@ _ON_CALLING = (
 )
 _OF_COMPOSING = "the line that failed was writing another message: {0}"
 _ON_COMPOSING = (
-    "What that message reports is the cause: mend it first. That its text could not be made is a fault of the "
-    "code, which a newer release may have mended"
+    "What that message reports is the cause: mend it first. That its text could not be made is a fault of "
+    "the code, which a newer release may have mended"
 )
 _OF_HOME = (
     "{1} is a class of {0}: the caller was mostly written for another release of {0}, or a class of your own "

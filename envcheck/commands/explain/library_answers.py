@@ -180,10 +180,9 @@ def with_kind(cause: Cause, library: LibraryAnswer) -> Cause:
     """Return the cause; its kind says that a library's check or a difference between releases explains it."""
     if library.members or library.passed or library.defined or library.outdated or library.symbols:
         return cause if library.own or library.unsure else cause._replace(kind="version")
-    if library.composes:
-        return cause._replace(kind="check") if cause.kind in ("unknown", "code") else cause
-    if library.undefined_in or library.lacking or library.calling or library.home:
-        return cause._replace(kind="open" if cause.kind == "unknown" else cause.kind)
+    if library.composes or library.undefined_in or library.lacking or library.calling or library.home:
+        told = cause.kind != "unknown" and not (library.composes and cause.kind == "code")
+        return cause if told else cause._replace(kind="check" if library.composes else "open")
     if library.optional:
         return cause._replace(kind="missing")
     if library.places:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from envcheck.core.findings import Verbosity
 from envcheck.core.rules import Fix, Rule
 from envcheck.core.sanitize import hide_secrets
 from envcheck.logs.clashes import clashing_requirements
@@ -12,6 +13,7 @@ from envcheck.logs.environment_match import EnvironmentMatch
 from envcheck.logs.pip_offers import PipOffer
 from envcheck.reports.explanation.known import match_here
 from envcheck.reports.explanation.model import Explanation, MissingAnswer
+from envcheck.reports.explanation.text import render
 from envcheck.reports.explanation.wording import event_text, frame_text
 from envcheck.reports.formats.json import diagnostic_tree
 from envcheck.reports.library_answer import library_tree
@@ -42,6 +44,7 @@ def tree(explanation: Explanation) -> dict[str, Any]:
         "waiting": [each._asdict() for each in explanation.waiting],
         "remarks": [diagnostic_tree(one) for one in explanation.report.diagnostics],
         "failed": diagnosis.failed,
+        "answer": _answer_tree(explanation),
         "cause": _cause_tree(diagnosis.cause) if diagnosis.cause else None,
         "consequences": [_cause_tree(one) for one in diagnosis.consequences],
         "survived": [_cause_tree(one) for one in diagnosis.survived],
@@ -55,6 +58,31 @@ def tree(explanation: Explanation) -> dict[str, Any]:
         ],
         "exit_code": explanation.code,
     }
+
+
+_LABEL = 8
+"""Characters of a label and the spaces behind it, in a line of the text report."""
+
+_MARGIN = "    "
+
+
+def _answer_tree(explanation: Explanation) -> dict[str, Any]:
+    """Return what the text report says: its first line, and each line below it by its label.
+
+    So nothing that a person reads is missing for a program, whatever reading it comes from.
+    """
+    headline, *lines = render(explanation, Verbosity.ALL).splitlines()
+    said: list[dict[str, str]] = []
+    for line in lines:
+        label = line.removeprefix(_MARGIN)[:_LABEL]
+        if not line.startswith(_MARGIN):
+            continue
+        text = line[len(_MARGIN) + _LABEL :].strip()
+        if label.strip():
+            said.append({"label": label.strip(), "text": text})
+        elif said:  # a line that goes on
+            said[-1]["text"] += f" {text}"
+    return {"headline": headline, "lines": said}
 
 
 def _offer_tree(offer: PipOffer) -> dict[str, Any]:
