@@ -43,6 +43,16 @@ def probable_findings(
     )
 
 
+def releases_met(rule: Rule, inventory: Inventory) -> int:
+    """Return how many releases meet the best of a rule's tables; -1 if each table has one that does not."""
+    counts = [-1]
+    for table in rule.when:
+        answers = [evaluate(clause, inventory) for clause in table if clause.key.startswith("pkg.")]
+        if Tri.NO not in answers:
+            counts.append(answers.count(Tri.YES))
+    return max(counts)
+
+
 class EnvironmentMatch(NamedTuple):
     """Say whether the conditions of a match are met in an environment.
 

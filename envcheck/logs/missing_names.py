@@ -369,6 +369,8 @@ def rules_on(missing: MissingName, matrix: Matrix, shown: frozenset[str] = froze
     if not packages and _OF_EVERY_CLASS.intersection(mentioned):
         return
     words = [re.compile(rf"(?<![\w.]){re.escape(each)}\b") for each in mentioned]
+    if missing.kind == "argument" and missing.name.isalpha():  # else prose uses the word: "on that device"
+        words[0] = re.compile(rf"['\"`]{missing.name}['\"`]|(?<![\w.]){missing.name}=")
     for rule in matrix.rules:
         keys = {clause.key for table in rule.when for clause in table}
         others = {key for key in keys if key.startswith("pkg.")} - {package_key(missing.lacks)}

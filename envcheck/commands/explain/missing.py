@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from envcheck.commands.explain import library_answers
@@ -14,6 +14,7 @@ from envcheck.core.facts import (
     normalised,
     package_key,
 )
+from envcheck.core.rules import Rule
 from envcheck.core.versions import compare
 from envcheck.host.package_files import text_of
 from envcheck.knowledge import names
@@ -21,6 +22,7 @@ from envcheck.knowledge.names import InReleases, Presence
 from envcheck.knowledge.release_spans import spans_in_words
 from envcheck.logs import missing_names
 from envcheck.logs.diagnosis import Cause, Diagnosis
+from envcheck.logs.environment_match import releases_met
 from envcheck.logs.missing_names import MissingName
 from envcheck.reports.explanation import MissingAnswer
 
@@ -91,7 +93,8 @@ def missing_answer(
     distributions = missing_names.distributions_by_module(tables)
     missing = _with_passer(missing, cause, distributions)
     shown = missing_names.packages_named(cause.event.text, distributions) if cause else frozenset()
-    rules = tuple(missing_names.rules_on(missing, known.matrix, shown)) if missing.installed else ()
+    mentioning = missing_names.rules_on(missing, known.matrix, shown) if missing.installed else ()
+    rules = _those_of_these_releases(mentioning, inventory)
     published = {
         normalised(row["package"]) for name in ("release", "import_name") for row in tables.get(name, ())
     }
@@ -123,6 +126,16 @@ def missing_answer(
         spelt=_asks_names(missing, names.spelt_in) or "",
         wrote_lines=_wrote_lines(missing, log_text, tables),
     )
+
+
+def _those_of_these_releases(rules: Iterable[Rule], inventory: Inventory) -> tuple[Rule, ...]:
+    """Return the rules that no release of the inventory contradicts, first those that most of them meet.
+
+    A rule that only mentions the name comes after one that is about the very releases.
+    """
+    met = [(rule, releases_met(rule, inventory)) for rule in rules]
+    fitting = [(rule, count) for rule, count in met if count >= 0]
+    return tuple(rule for rule, _ in sorted(fitting, key=lambda one: -one[1]))
 
 
 def _with_passer(missing: MissingName, cause: Cause | None, distributions: Mapping[str, str]) -> MissingName:

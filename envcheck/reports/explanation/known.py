@@ -9,7 +9,7 @@ from envcheck.core.facts import package_name
 from envcheck.core.findings import Verdict
 from envcheck.core.rules import Rule, Severity
 from envcheck.logs.diagnosis import Cause, Match
-from envcheck.logs.environment_match import EnvironmentMatch
+from envcheck.logs.environment_match import EnvironmentMatch, releases_met
 from envcheck.reports.explanation.model import Explanation
 from envcheck.reports.explanation.wording import FEW, LISTED, SHORT, event_text
 from envcheck.reports.phrases import fix_commands
@@ -129,12 +129,16 @@ def known_lines(matches: Sequence[Match], explanation: Explanation, *, in_full: 
 
 
 def ranked(matches: Sequence[Match], explanation: Explanation) -> list[Match]:
-    """Return the matches, those that apply here first, and last what only follows from another failure."""
+    """Return the matches, those that apply here first, and last what only follows from another failure.
+
+    Of those that may apply, the ones come first whose releases the log states.
+    """
     return sorted(
         matches,
         key=lambda one: (
             one.signature.kind == "consequence",
             _RANKED[match_here(one, explanation).answer],
+            -_releases_met(one, explanation),
             -one.score,
             -match_here(one, explanation).likelihood,
             one.lines,
@@ -148,6 +152,14 @@ _RANKED = {
     "unknown": 2,
     "no": 3,
 }  # what its text alone proves goes before what may apply
+
+
+def _releases_met(match: Match, explanation: Explanation) -> int:
+    """Return how many known releases meet what a rule asks for that may apply here."""
+    rule = explanation.report.matrix.rule(match.signature.rule) if match.signature.rule else None
+    if rule is None or match_here(match, explanation).answer != "unknown":
+        return 0
+    return max(releases_met(rule, explanation.report.inventory), 0)
 
 
 def match_here(match: Match, explanation: Explanation) -> EnvironmentMatch:

@@ -413,3 +413,19 @@ def test_a_class_of_one_package_alone_names_the_package(explained: Explain) -> N
 
     assert "TextIteratorStreamer is a class of transformers" in found
     assert "is a class of" not in own
+
+
+def test_the_rule_on_the_very_releases_is_named_and_not_one_that_uses_the_word(explained: Explain) -> None:
+    said = "TypeError: EngineArgs.__init__() got an unexpected keyword argument 'device'"
+    log = traceback(
+        said,
+        (f"{SITE}/trl/trainer/grpo_trainer.py", 360, "__init__", "self.llm = LLM("),
+        (f"{SITE}/vllm/entrypoints/llm.py", 240, "__init__", "engine_args = EngineArgs("),
+    )
+
+    found = answer(explained(log, trl="0.15.2", vllm="0.10.0"))
+    older = answer(explained(log, trl="0.15.2", vllm="0.9.2"))
+
+    assert "[trl-014-vllm010-device]" in found
+    assert "[trl-grpo-no-gpu-left-for-vllm]" not in found
+    assert "[trl-014-vllm010-device]" not in older
