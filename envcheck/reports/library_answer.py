@@ -36,7 +36,8 @@ class LibraryAnswer(NamedTuple):
     that it does not define, and `lacking` the one whose own code asks its own class, `lacks_in`, for what
     that does not have. `calling` is the package whose line calls a function with other arguments than it
     takes. `other_model` is the type of model whose code got the configuration of another. `composes` is the
-    message that the failing line was to make. `home` is the only package that has the class `home_class`.
+    message that the failing line was to make. `handed` is what it means, and what to do, that transformers
+    hands a keyword to a model's `forward`. `home` is the only package that has the class `home_class`.
     """
 
     raises: tuple[FoundRaise, ...] = ()
@@ -63,6 +64,7 @@ class LibraryAnswer(NamedTuple):
     calling: str = ""
     other_model: str = ""
     composes: str = ""
+    handed: tuple[str, str] = ("", "")
     home: str = ""
     home_class: str = ""
 
@@ -234,6 +236,7 @@ def _fault_lines(library: LibraryAnswer) -> Iterator[str]:
         (library.other_model, _OF_OTHER_MODEL, _ON_OTHER_MODEL),
         (library.composes, _OF_COMPOSING, _ON_COMPOSING),
         (library.home, _OF_HOME, _ON_HOME),
+        (library.handed[0], "{0}", library.handed[1]),
     ):
         if package:
             owner = library.lacks_in or library.home_class

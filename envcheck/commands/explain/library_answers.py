@@ -72,6 +72,33 @@ def _of_home(event: Event) -> LibraryAnswer | None:
     return LibraryAnswer(home=homes.pop(), home_class=owner) if len(homes) == 1 else None
 
 
+def _on_call_or_caller(
+    call: RefusedCall,
+    cause: Cause,
+    distributions: Mapping[str, str],
+    tables: Mapping[str, Sequence[Mapping[str, Any]]],
+) -> LibraryAnswer | None:
+    """Return what is known of a function's parameters, or else of the library that calls it."""
+    found = _on_call(call, missing_names.packages_in(cause.event, distributions))
+    caller = missing_names.package_of(call.place, distributions)
+    if found is None or not (found.members or found.refused):
+        found = _handed_to_forward(call, tables) or found
+    if found is None and _is_called_by_library(call, caller):
+        found = LibraryAnswer(calling=caller)
+    return found
+
+
+def _handed_to_forward(
+    call: RefusedCall, tables: Mapping[str, Sequence[Mapping[str, Any]]]
+) -> LibraryAnswer | None:
+    """Return what it means that a model's own `forward` refuses a keyword that transformers hands it."""
+    owner, _, method = call.function.rpartition(".")
+    if method != "forward" or not owner:
+        return None
+    rows = (row for row in tables.get("handed_to_forward", ()) if row["keyword"] == call.keyword)
+    return next((LibraryAnswer(handed=(row["means"], row["advice"])) for row in rows), None)
+
+
 _OF_SEVERAL_WORDS = re.compile(r"[A-Z]+[a-z\d]+[A-Z]\w{3,}")
 
 
@@ -122,10 +149,7 @@ def _of_published_code(
         found = _on_name(name, distributions)
         return None if found is not None and found.undefined_in and _means(cause) else found
     if call := library_questions.refused_call(cause.event):
-        found = _on_call(call, missing_names.packages_in(cause.event, distributions))
-        caller = missing_names.package_of(call.place, distributions)
-        if found is None and _is_called_by_library(call, caller):
-            found = LibraryAnswer(calling=caller)
+        found = _on_call_or_caller(call, cause, distributions, tables)
         return found if found is None or found.members or not _means(cause) else None
     return _on_messages(cause, distributions, named)
 
@@ -178,7 +202,8 @@ def stated_package_that_takes(event: Event, inventory: Inventory) -> str:
 
 def with_kind(cause: Cause, library: LibraryAnswer) -> Cause:
     """Return the cause; its kind says that a library's check or a difference between releases explains it."""
-    if library.members or library.passed or library.defined or library.outdated or library.symbols:
+    of_releases = library.passed or library.defined or library.outdated or library.symbols
+    if library.members or of_releases or library.handed[0]:
         return cause if library.own or library.unsure else cause._replace(kind="version")
     if library.composes or library.undefined_in or library.lacking or library.calling or library.home:
         told = cause.kind != "unknown" and not (library.composes and cause.kind == "code")

@@ -250,7 +250,8 @@ def missing_sentence(answer: MissingAnswer, explanation: Explanation) -> str:
     missing = answer.missing
     report = explanation.report
     cause = explanation.diagnosis.cause
-    differs = cause is not None and cause.kind == "version"
+    handed = explanation.library is not None and bool(explanation.library.handed[0])
+    differs = cause is not None and cause.kind == "version" and not handed
     if missing.half:
         return _half_imported(missing)
     asker = hide_secrets(missing.asker) if missing.own else ""

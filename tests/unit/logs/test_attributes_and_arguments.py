@@ -429,3 +429,15 @@ def test_the_rule_on_the_very_releases_is_named_and_not_one_that_uses_the_word(e
     assert "[trl-014-vllm010-device]" in found
     assert "[trl-grpo-no-gpu-left-for-vllm]" not in found
     assert "[trl-014-vllm010-device]" not in older
+
+
+def test_a_keyword_that_generate_hands_to_a_projects_model_names_its_releases(explained: Explain) -> None:
+    refused = "got an unexpected keyword argument 'cache_position'\n"
+
+    own = answer(explained(f"TypeError: LlavaLlamaForCausalLM.forward() {refused}"))
+    library = answer(explained(f"TypeError: LlamaModel.forward() {refused}"))
+
+    assert "from 4.38 on if the class is derived from Llama's" in own
+    assert "in this release" not in own.splitlines()[0]
+    assert "derived from Llama's" not in library
+    assert "takes   transformers 4.38" in library
