@@ -203,7 +203,7 @@ def releases_by_parameters(texts: Mapping[str, str], function: str) -> tuple[Mem
 def releases_with_parameter(texts: Mapping[str, str], function: str, keyword: str) -> tuple[Membership, ...]:
     """Return the releases in which a function takes a keyword; fields of a dataclass count for `__init__`."""
     owner, _, method = function.rpartition(".")
-    if method == "__init__" and (own := tuple(_own_parameter(texts, function, keyword))):
+    if owner and (own := tuple(_own_parameter(texts, function, keyword))):
         return own
     if method == "__init__" and (found := releases_with_attribute(texts, owner, keyword)):
         return found
