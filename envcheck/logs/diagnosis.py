@@ -163,6 +163,7 @@ def diagnose(
         and cause not in (*survived, *follows)
         and not _is_quoted_by(cause.event, first.event)
         and not _is_said_by_match(cause, first)
+        and not _means_the_same(cause.event, first.event)
     ]
     follows += (closing := [cause for cause in apart if _closes_a_build(cause) or _goes_on(cause, first)])
     apart = [cause for cause in apart if cause not in closing]
@@ -229,6 +230,13 @@ _LINES_ABOVE = 10
 def _is_cut(cause: Cause) -> bool:
     """Return whether a cause is an unknown traceback whose exception the log leaves out."""
     return cause.match is None and cause.event.what == "raised" and not cause.event.exceptions
+
+
+def _means_the_same(event: Event, first: Event) -> bool:
+    """Return whether a line below the first cause says the same once more, as pip's last line does."""
+    if event.form is None or first.form is None or event.first < first.first:
+        return False
+    return event.form.aside and event.what == "stated" and event.form.means == first.form.means != ""
 
 
 def _goes_on(cause: Cause, first: Cause) -> bool:

@@ -21,6 +21,7 @@ from envcheck.commands.explain.environment_checks import (
     without_contradicted,
     without_fulfilled,
 )
+from envcheck.commands.explain.fitting_releases import fitting_releases
 from envcheck.commands.explain.known import ExplainKnowledge, every_signature, patterns
 from envcheck.commands.explain.missing import missing_answer, with_kind_of_missing
 from envcheck.commands.explain.origin import LogOrigin, with_end
@@ -38,6 +39,7 @@ from envcheck.logs.diagnosis import Cause, Diagnosis
 from envcheck.logs.stated_versions import list_forms, stated_versions
 from envcheck.reports import code_conditions
 from envcheck.reports.explanation import Explanation, RefusedAnswer
+from envcheck.reports.explanation.cause import requirements_of_installer
 from envcheck.rules import derive
 
 _LOG_SUFFIXES = (".log", ".txt", ".out", ".err", ".gz")
@@ -155,7 +157,14 @@ def explain_chunks(
         empty=not text.head.strip() and not text.log.events,
         offer=offer,
         waiting=waiting_ranks(piece for piece, _ in _texts(text)),
+        fitting=_fitting(diagnosis),
     )
+
+
+def _fitting(diagnosis: Diagnosis) -> tuple[str, ...]:
+    """Return the releases that end the clash of requirements which is the first cause, if it is one."""
+    clash = requirements_of_installer(diagnosis.cause)[1] if diagnosis.cause else ()
+    return fitting_releases(clash) if clash else ()
 
 
 def _failed_in(diagnosis: Diagnosis, tables: Mapping[str, Any]) -> str:

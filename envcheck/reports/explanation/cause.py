@@ -251,6 +251,7 @@ def _form_lines(cause: Cause, explanation: Explanation) -> Iterator[str]:
         f"    absent  no release or wheel of {requirement} is offered" for requirement in absent[:FEW]
     )
     yield from (f"    clash   {requirement}" for requirement in clashing[:LISTED])
+    yield from (f"    fits    {releases}" for releases in explanation.fitting)
     if absent or clashing:
         yield from (f"    hint    {hint}" for hint in hints(hide_secrets(cause.event.text))[:FEW])
     if absent:

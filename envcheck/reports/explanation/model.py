@@ -103,6 +103,7 @@ class Explanation(NamedTuple):
     libraries in whose place the user's function that raised may stand. `failed_in` is the package whose line
     failed, empty if it is torch or not known. `empty` says that there was nothing to read. `offer` says why
     pip did not find a release, if that is known. `waiting` are the ranks that waited until a timeout.
+    `fitting` are releases, in words, that by their metadata end a clash of requirements.
     """
 
     name: str
@@ -123,6 +124,7 @@ class Explanation(NamedTuple):
     empty: bool = False
     offer: PipOffer | None = None
     waiting: tuple[WaitingRank, ...] = ()
+    fitting: tuple[str, ...] = ()
 
     @property
     def code(self) -> int:

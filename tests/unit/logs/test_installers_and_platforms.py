@@ -232,3 +232,35 @@ def test_a_file_that_a_build_could_not_fetch_is_why_it_failed(explained: Explain
     assert cut.startswith("Failed: error: <urlopen error [Errno 104]")
     assert "could not be downloaded" in cut
     assert "could not be downloaded" not in other
+
+
+_OF_PIP = (
+    "ERROR: Cannot install -r requirements.txt (line 2) and torch==2.1.0 because these package versions have "
+    "conflicting dependencies.\n\nThe conflict is caused by:\n"
+    "    The user requested torch==2.1.0\n    torchvision 0.16.0 depends on torch==2.1.0\n"
+    "    xformers 0.0.26.post1 depends on torch==2.3.0\n\n"
+    "ERROR: ResolutionImpossible: for help visit https://pip.pypa.io/en/latest/topics/\n"
+)
+
+
+def test_a_clash_is_answered_with_the_releases_that_end_it(explained: Explain) -> None:
+    found = explained(_OF_PIP)
+    of_strangers = explained(_OF_PIP.replace("xformers", "acme-attention"))
+
+    assert "fits    xformers 0.0.22.post7, which accepts torch 2.1.0" in answer(found)
+    assert "torchvision 0.18.0" not in answer(found)  # the user's own pin stays
+    assert "fits    " not in answer(of_strangers)
+    assert "ResolutionImpossible" not in answer(found)
+
+
+def test_a_moved_package_is_answered_with_the_release_that_all_accept(explained: Explain) -> None:
+    head = "ERROR: pip's dependency resolver does not currently take into account all the packages that are "
+    log = (
+        f"{head}installed. This behaviour is the source of the following dependency conflicts.\n"
+        "tensordict 0.5.0 requires torch>=2.4.0, but you have torch 2.2.0 which is incompatible.\n"
+        "vllm 0.6.3 requires torch==2.4.0, but you have torch 2.2.0 which is incompatible.\n"
+    )
+    none = log.replace("torch>=2.4.0", "torch<2.4")
+
+    assert "fits    torch 2.4.0, which tensordict 0.5.0, vllm 0.6.3 accept" in answer(explained(log))
+    assert "fits    torch" not in answer(explained(none))
