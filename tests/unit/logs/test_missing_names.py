@@ -319,3 +319,13 @@ def test_a_source_tree_that_hides_the_installed_package_is_named(explained: Expl
     assert tree.startswith("Failed: vllm is imported from the folder /data/vllm-main, not as an installed")
     assert "Start from another folder" in tree
     assert "not as an installed package" not in imported_from(SITE)
+
+
+def test_the_names_of_sglang_say_which_releases_have_one(explained: Explain) -> None:
+    where = f"({SITE}/sglang/utils.py)"
+
+    def said(name: str) -> str:
+        return answer(explained(f"ImportError: cannot import name '{name}' from 'sglang.utils' {where}\n"))
+
+    assert "has it  sglang.utils.launch_server_cmd: in sglang from 0.4.3.post1 on" in said("launch_server_cmd")
+    assert "from 0.4.3.post1 on" not in said("launch_server_commands")
