@@ -244,6 +244,11 @@ Sample 38, drawn by trainers, servers, installers and systems: 41 logs of 41 thr
 2021 to 2026; of 12, frames or the last line were completed. Its rows were committed before `explain` ran,
 with the SHA-256 of the expectations and logs:
 43c13acdc42e307cafd218b228f52170a735f4ab20d68792844f5c7d8a711888.
+
+Sample 39 is a small one that was drawn after the mending of sample 38: 15 logs of 15 threads from 14
+repositories, most of them the message alone; of 4, frames or lines were completed or left out. Its rows were
+committed before `explain` ran, with the SHA-256 of the expectations and logs:
+2c3e7f5463baa5f8d6214c7494474d3dc7b8ef692eed7172a496f4b41aa3b68f.
 """
 
 from __future__ import annotations
