@@ -244,11 +244,20 @@ Sample 38, drawn by trainers, servers, installers and systems: 41 logs of 41 thr
 2021 to 2026; of 12, frames or the last line were completed. Its rows were committed before `explain` ran,
 with the SHA-256 of the expectations and logs:
 43c13acdc42e307cafd218b228f52170a735f4ab20d68792844f5c7d8a711888.
+20 were cured and of 6 more the cause was named (48 to 76 % together, Wilson, 95 %); 12 were unknown, 1 was
+silent, 2 wrong (1 to 16 %). Both wrong answers took one of two causes that a signature held for the other: a
+port that only root may use was called taken, and target_modules that nobody gave were called another model's.
+Both are mended, and the silent one; `after` has the 13 that changed. Its misses led to the releases that end
+a clash of requirements, the releases of pip's options, what the system says of ports, code that Unsloth
+generates, messages that could not be written, and the names of SGLang.
 
 Sample 39 is a small one that was drawn after the mending of sample 38: 15 logs of 15 threads from 14
 repositories, most of them the message alone; of 4, frames or lines were completed or left out. Its rows were
 committed before `explain` ran, with the SHA-256 of the expectations and logs:
-2c3e7f5463baa5f8d6214c7494474d3dc7b8ef692eed7172a496f4b41aa3b68f.
+2c3e7f5463baa5f8d6214c7494474d3dc7b8ef692eed7172a496f4b41aa3b68f. 6 were cured and of 5 more the cause was
+named (48 to 89 % together); 1 was unknown, 1 silent, 2 wrong (4 to 38 %): every release that was read was
+called every release, and a library was said to raise what another one's line, in the log, raises. Both are
+mended, and the silent one; `after` has the five that changed.
 """
 
 from __future__ import annotations

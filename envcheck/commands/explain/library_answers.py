@@ -113,8 +113,8 @@ def _of_published_code(
     `log_text` is what the log says elsewhere: of several libraries that raise a message, those whose files it
     names are meant. `inventory` is the judged environment.
 
-    If a signature matched it, only an undefined symbol or a refused configuration can say more, or the
-    parameters of a function if the text of the signature has several causes.
+    If a signature matched it, only an undefined symbol or a refused configuration can say more, the releases
+    that have an undefined name, or the parameters of a function if its text has several causes.
     """
     symbol = library_questions.undefined_symbol(cause.event)
     configuration = library_questions.refused_configuration(cause.event)
@@ -122,8 +122,7 @@ def _of_published_code(
         return _on_symbol(symbol) if configuration is None else _on_configuration(configuration)
     distributions = missing_names.distributions_by_module(tables)
     if cause.match is not None:
-        refused = library_questions.refused_call(cause.event) if cause.match.signature.ambiguous else None
-        return _on_call(refused, missing_names.packages_in(cause.event, distributions)) if refused else None
+        return _beside_signature(cause, distributions)
     named = missing_names.packages_named(f"{cause.event.text}\n{log_text}", distributions)
     named |= missing_names.packages_in(cause.event, distributions)
     if attribute := library_questions.missing_attribute(cause.event):
@@ -152,6 +151,16 @@ def _of_published_code(
         found = _on_call_or_caller(call, cause, distributions, tables)
         return found if found is None or found.members or not _means(cause) else None
     return _on_messages(cause, distributions, named)
+
+
+def _beside_signature(cause: Cause, distributions: Mapping[str, str]) -> LibraryAnswer | None:
+    """Return what says more than the signature that matched: parameters, or releases with a copied name."""
+    if cause.match is not None and cause.match.signature.ambiguous:
+        refused = library_questions.refused_call(cause.event)
+        return _on_call(refused, missing_names.packages_in(cause.event, distributions)) if refused else None
+    name = library_questions.undefined_name(cause.event)
+    found = _on_name(name, distributions) if name is not None else None
+    return found if found is not None and found.defined else None
 
 
 _OF_MODEL = re.compile(r"/transformers/models/(?P<type>\w+)/modeling_\w+\.py$")
@@ -588,6 +597,8 @@ def _on_messages(
         if of_package and not rows and not text.shown:
             rows = raised.find_raised(texts_in("raised"), text.exception, text.message)
         rows = tuple(found for found in rows if not _is_of_another_file(found.row, package, place))
+        if text.shown and package and not of_package:  # the line that raises it is of a library not read
+            continue
         of_log = tuple(found for found in rows if found.row.package in named)
         of_others = own_code(text.place) or (package and not of_package)
         if not of_log and of_others:

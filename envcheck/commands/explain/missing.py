@@ -125,7 +125,19 @@ def missing_answer(
         in_some_cases=_asks_names(missing, names.is_offered_in_some_cases) or False,
         spelt=_asks_names(missing, names.spelt_in) or "",
         wrote_lines=_wrote_lines(missing, log_text, tables),
+        read_since="" if version else _read_since(missing, published_names),
     )
+
+
+def _read_since(missing: MissingName, presence: Presence) -> str:
+    """Return the first release that was read, if all that were have a name and older ones are published."""
+    if presence.answer is not InReleases.EVERY:
+        return ""
+    from envcheck.commands.atlas_tables import release_table
+
+    first = presence.ends[0]
+    published = release_table().versions(missing.lacks)[:1]
+    return first if any(compare(one, "<", first) is Tri.YES for one in published) else ""
 
 
 def _those_of_these_releases(rules: Iterable[Rule], inventory: Inventory) -> tuple[Rule, ...]:

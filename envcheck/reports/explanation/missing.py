@@ -133,7 +133,9 @@ def _advice_on_installation(answer: MissingAnswer) -> str:
     missing = answer.missing
     root = missing.module.partition(".")[0]
     if missing.folder or answer.in_every_release or answer.own_file:
-        return _advice_on_what_is_imported(answer, root)
+        since = answer.read_since
+        older = f"if {missing.lacks} is older than {since} here, upgrade it. Otherwise " if since else ""
+        return older + _advice_on_what_is_imported(answer, root)
     if missing.own and _of_itself(missing):
         return (
             f"this checkout of {missing.lacks} lacks a file of its own: pull it, check out a release, or "
@@ -351,13 +353,16 @@ def _in_every_or_no_release(answer: MissingAnswer, asks: str) -> str:
         return f"{wanted} {none}" if asks else f"{none} {what}"
     module = "the module" if missing.kind != "module" else ""
     among = f" that has {module}" if module and answer.published.spans != (answer.published.ends,) else ""
-    every = f"every release of {missing.lacks}{' that it accepts' if answer.always else among}"
+    since = f" from {answer.read_since} on" if answer.read_since else ""
+    every = f"every release of {missing.lacks}{since}{' that it accepts' if answer.always else among}"
     if answer.not_imported:
         has = f"{missing.module}.{missing.name} is a module of {every}"
         return f"{has}, which was not imported before {asks or 'the code'} read it"
     why = "another module was imported in its place, it was imported in part only, or its files are damaged"
     if answer.published.is_module and missing.attribute:
         why = f"nothing imported it before, {why}"
+    if answer.read_since:
+        why = why.replace(", or its files", ", its files") + f", or one older than {answer.read_since} runs"
     return f"{wanted} {every} has: {why}" if asks else f"{every} has {what}: {why}"
 
 

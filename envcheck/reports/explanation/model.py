@@ -36,7 +36,8 @@ class MissingAnswer(NamedTuple):
     `published` says which of all releases have it, and `elsewhere` which other modules have a name like it,
     with their releases in words. `in_some_cases` says that the module takes it from one below it in some
     cases, and `spelt` is its name of the module if only upper and lower case differ. `wrote_lines` says that
-    the package that is said not to be there wrote lines of the log.
+    the package that is said not to be there wrote lines of the log. `read_since` is the first release whose
+    names are known, if there are older ones, which may lack what all of these have.
     """
 
     missing: MissingName
@@ -53,6 +54,7 @@ class MissingAnswer(NamedTuple):
     in_some_cases: bool = False
     spelt: str = ""
     wrote_lines: bool = False
+    read_since: str = ""
 
     @property
     def is_of_another_python(self) -> bool:

@@ -261,3 +261,12 @@ def test_a_message_that_requires_a_release_is_one_of_versions(
     found = answer(explained(traceback(f"RuntimeError: {said}", raised)))
 
     assert ("asks for another release of a package" in found) is told
+
+
+def test_a_library_that_was_not_read_raised_its_own_message(explained: Explain) -> None:
+    said = "ImportError: Found an incompatible version of auto-gptq, which this one refuses to load at all"
+    frame = ("optimum/utils/import_utils.py", 116, "is_auto_gptq_available", "raise ImportError(")
+
+    of_optimum = answer(explained(traceback(said, (f"{SITE}/{frame[0]}", *frame[1:]))))
+
+    assert "library peft" not in of_optimum

@@ -153,7 +153,7 @@ def test_rules_on_a_name_that_every_release_has_are_not_listed(explained: Explai
         )
     )
 
-    assert "which every release of transformers has" in told
+    assert "which every release of transformers from 4.30.0 on has" in told
     assert "    rule  " not in told
     assert 'python -c "from transformers import Trainer"' in told
 
@@ -327,5 +327,18 @@ def test_the_names_of_sglang_say_which_releases_have_one(explained: Explain) -> 
     def said(name: str) -> str:
         return answer(explained(f"ImportError: cannot import name '{name}' from 'sglang.utils' {where}\n"))
 
-    assert "has it  sglang.utils.launch_server_cmd: in sglang from 0.4.3.post1 on" in said("launch_server_cmd")
+    assert "has it  sglang.utils.launch_server_cmd: in sglang from 0.4.3.post1 on" in said(
+        "launch_server_cmd"
+    )
     assert "from 0.4.3.post1 on" not in said("launch_server_commands")
+
+
+def test_a_name_that_all_read_releases_have_may_be_missing_in_an_older_one(explained: Explain) -> None:
+    said = "AttributeError: module 'torch' has no attribute 'autocast'\n"
+
+    old, stated = answer(explained(said)), answer(explained(said, torch="2.6.0"))
+
+    assert "every release of torch from 1.13.0 on has" in old.splitlines()[0]
+    assert "or one older than 1.13.0 runs" in old.splitlines()[0]
+    assert "if torch is older than 1.13.0 here, upgrade it" in old
+    assert "older" not in stated

@@ -81,3 +81,21 @@ def test_a_data_set_that_is_cached_in_another_configuration_is_told(explained: E
 
     assert "did not get the data set from the Hub" in answer(explained(said))
     assert "from the Hub" not in answer(explained("ValueError: Couldn't find cache for\n"))
+
+
+def test_a_cache_in_the_root_folder_is_of_a_user_without_a_home(explained: Explain) -> None:
+    said = "PermissionError: [Errno 13] Permission denied: "
+
+    assert "no home directory" in answer(explained(f"{said}'/.triton'\n"))
+    assert "no home directory" not in answer(explained(f"{said}'/srv/.cache/hub'\n"))
+
+
+def test_a_full_disk_of_ray_counts_if_nothing_else_failed(explained: Explain) -> None:
+    monitor = (
+        "(raylet) [2024-12-30 05:28:51,682 E 1256 1290] (raylet) file_system_monitor.cc:111: /tmp/ray/session "
+        "is over 95% full, available space: 13; capacity: 39. Object creation will fail if spilling is required.\n"
+    )
+    raised = traceback("KeyError: 'prompt'", (f"{SITE}/verl/trainer/main.py", 4, "run", 'row["prompt"]'))
+
+    assert "disk that holds Ray's folder" in answer(explained(monitor)).splitlines()[1]
+    assert cause_of(explained(f"{monitor}{raised}")).event.exceptions[0].name == "KeyError"
