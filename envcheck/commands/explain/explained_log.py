@@ -107,9 +107,7 @@ def explain_chunks(
     signatures = tuple(with_kind_of_rule(one, known.matrix) for one in signatures)
     printed = printed_facts(text, origin.command if origin else "", known)
     judged = choose_environment(request, printed, host, known, elsewhere=platform is not None)
-    if origin is not None and not origin.named:
-        beside = judged.subject.replace("(named by --python)", "(beside the command)")
-        judged = judged._replace(subject=beside)
+    judged = _beside_the_command(judged, origin)
     report = _report_on(request, judged, known.matrix)
     stated = stated_versions((piece for piece, _ in _texts(text)), printed, list_forms(tree["tables"]))
     diagnosis = log_diagnosis.diagnose(text.log, signatures, partial(may_be_about, known, stated))
@@ -159,6 +157,13 @@ def explain_chunks(
         waiting=waiting_ranks(piece for piece, _ in _texts(text)),
         fitting=_fitting(diagnosis),
     )
+
+
+def _beside_the_command(judged: LogEnvironment, origin: LogOrigin | None) -> LogEnvironment:
+    """Return the environment; one that was found beside the command that ran is not one that was named."""
+    if origin is None or origin.named:
+        return judged
+    return judged._replace(subject=judged.subject.replace("(named by --python)", "(beside the command)"))
 
 
 def _fitting(diagnosis: Diagnosis) -> tuple[str, ...]:
