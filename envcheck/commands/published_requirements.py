@@ -225,9 +225,9 @@ def _possible_environments(read: Inventory, admitted: Sequence[str]) -> list[dic
 def _for_any_python(
     lines: Sequence[str], listed: Mapping[str, str], environments: Sequence[Mapping[str, str]]
 ) -> tuple[str, ...]:
-    """Return what applies under every Python, and of the rest what is violated under each of them.
+    """Return what applies under every Python, and of the rest what the first Python asks for.
 
-    If Pythons ask for different releases of a package, what the first one asks for is returned.
+    Requirements that the listed version violates under some Pythons only are left out.
     """
     always, sometimes = [], []
     for line in lines:
@@ -240,14 +240,15 @@ def _for_any_python(
         elif any(answers):
             sometimes.append((bare, answers))
     for name in dict.fromkeys(_required_name(bare) for bare, _ in sometimes):
-        violated = [
-            (bare, answers)
+        asked = [
+            (bare, answers, _is_violated(bare, listed[name]))
             for bare, answers in sometimes
-            if _required_name(bare) == name and _is_violated(bare, listed[name])
+            if _required_name(bare) == name
         ]
-        by_python = zip(*(answers for _, answers in violated), strict=True)
-        if violated and all(any(answers) for answers in by_python):
-            always += [bare for bare, answers in violated if answers[0]]
+        by_python = zip(*(answers for _, answers, violated in asked if violated), strict=True)
+        everywhere = [any(answers) for answers in by_python]
+        told = bool(everywhere) and all(everywhere)
+        always += [bare for bare, answers, violated in asked if answers[0] and (told or not violated)]
     return tuple(always)
 
 

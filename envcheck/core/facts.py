@@ -212,6 +212,10 @@ Facts: TypeAlias = Mapping[str, Fact]
 """Facts by key."""
 
 
+_OF_FILES = ".resolved"
+"""End of the keys of facts that only installed files can give: where none were read, they are absent."""
+
+
 class Inventory(NamedTuple):
     """All facts of one machine, one Python environment and one training configuration.
 
@@ -242,7 +246,7 @@ class Inventory(NamedTuple):
         if (why := self.unread.get(key)) is not None:
             return Unknown(why)
         name = family(key)
-        if name in self.complete:
+        if name in self.complete or (key.endswith(_OF_FILES) and name not in self.unread):
             return _ABSENT
         return Unknown(why) if (why := self.unread.get(name)) is not None else NOT_GIVEN
 

@@ -265,7 +265,11 @@ def _is_subsumed(finding: Finding, judgement: Judgement) -> bool:
 
 def _evidence_keys(finding: Finding) -> set[str]:
     keys = {each.fact.key for each in finding.evidence}
-    return {key for key in keys if family(key) not in ("train", "training", "host")}
+    return {
+        key
+        for key in keys
+        if family(key) not in ("train", "training", "host") and not key.endswith(".resolved")
+    }
 
 
 def keys_of(finding: Finding) -> set[str]:

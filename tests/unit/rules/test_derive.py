@@ -740,3 +740,10 @@ def test_bitsandbytes_has_a_library_for_the_cuda_of_torch(
 ) -> None:
     world = f'pkg = {{ torch = "{torch}", bitsandbytes = "{bitsandbytes}" }}'
     assert reading(world, "bitsandbytes.has_library") == expected
+
+
+@pytest.mark.parametrize("complete", ["", 'complete = ["pkg"]\n'])
+def test_a_list_has_no_symbols_that_were_found(complete: str) -> None:
+    facts = f'{complete}pkg = {{ vllm = "0.8.5" }}'
+
+    assert reading(facts, "pkg.vllm.resolved") == Absent()
