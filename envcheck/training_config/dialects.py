@@ -300,8 +300,7 @@ class Dialect(_RecognisedBy):
     @cached_property
     def defaults(self) -> Sequence[Implied]:
         """Return the facts that hold where nothing else states them."""
-        rows = [_row(Implied, row) for row in self._rows_of("default")]
-        return [each._replace(value=_hashable(each.value)) for each in rows]
+        return [_row(Implied, row) for row in self._rows_of("default")]
 
     @cached_property
     def contradictions(self) -> Sequence[Contradiction]:
@@ -437,11 +436,6 @@ def _by_name(rows: Iterable[DialectRow]) -> dict[str, list[DialectRow]]:
         for leaf in row.names:
             found.setdefault(f"{row.under}.{leaf}" if row.under else leaf, []).append(row)
     return found
-
-
-def _hashable(value: Any) -> Any:
-    """Return a value of a fact; a list of words as facts hold it."""
-    return tuple(value) if isinstance(value, list) else value
 
 
 def _row(kind: Any, row: Mapping[str, Any]) -> Any:

@@ -8,6 +8,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from envcheck.commands.atlas_tables import release_table
+from envcheck.core import markers
 from envcheck.core.facts import Tri, normalised
 from envcheck.core.versions import order, satisfies
 from envcheck.knowledge.release_metadata import ReleaseTable
@@ -23,17 +24,7 @@ _CLASH = re.compile(
 
 _PIN = re.compile(r"={2,3} ?(?P<version>\d[\w.]*)")
 
-_LINUX = {
-    "sys_platform": "linux",
-    "platform_system": "Linux",
-    "os_name": "posix",
-    "platform_machine": "x86_64",
-    "platform_python_implementation": "CPython",
-    "implementation_name": "cpython",
-    "python_version": "3.11",
-    "python_full_version": "3.11.9",
-    "extra": "",
-}
+_LINUX = markers.environment("3.11.9", architecture="x86_64")
 """The usual environment, for the markers of requirements."""
 
 _MOST = 3
