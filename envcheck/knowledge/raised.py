@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import groupby
 from typing import NamedTuple
 
@@ -46,6 +47,8 @@ _PYTHONS_OWN = frozenset(
 
 _VALUES = re.compile(r"\[.*\]|\{.*\}|(?<!\w)'[^']*'(?!\w)|\S*[/\\]\S*")
 """A list, a dictionary, a quoted word or a path in a message, which is a value however long it is."""
+
+_MOST_TOLD = 2000  # characters; the patterns take the square of the length
 
 _CERTAIN_LETTERS = 40
 """Letters with which the fixed parts of a template identify it, however long the values are."""
@@ -202,9 +205,15 @@ def _shared_letters(template: str, message: str) -> int:
     letters = _fixed_letters(template, message)
     if template.endswith(_CUT) and _PLACE not in template:
         message = message[: len(template)]  # what the file leaves out cannot be compared
-    told = sum(character.isalpha() for character in _VALUES.sub("", message))
-    enough = letters >= _CERTAIN_LETTERS or (letters >= _LEAST_LETTERS and 2 * letters >= told)
-    return letters if enough else 0
+    if letters >= _CERTAIN_LETTERS:
+        return letters
+    return letters if letters >= _LEAST_LETTERS and 2 * letters >= _told(message) else 0
+
+
+@lru_cache(maxsize=256)
+def _told(message: str) -> int:
+    """Return how many letters a message has outside its values: thousands of templates ask it of one."""
+    return sum(character.isalpha() for character in _VALUES.sub("", message[:_MOST_TOLD]))
 
 
 def _letters_in_file(template: str, message: str) -> int:

@@ -147,8 +147,10 @@ class _Needs(NamedTuple):
         packages |= {package_name(base) for key in keys for base in _packages_behind(key)}
         behind = _keys_behind(keys, choices.known)
         defaults = tuple(default for default in choices.known.defaults if default.key in behind)
+        # Some GPUs come with one processor only, for which a release of torch may have another build.
+        behind_build = {"gpus.count"} if "cuda.runtime" in behind else set()
         return cls(
-            settings=tuple(_settings_behind(keys)),
+            settings=tuple(_settings_behind(keys | behind_build)),
             packages=tuple(sorted(packages & choices.releases.keys())),
             required=required,
             clauses=tuple(clauses),
