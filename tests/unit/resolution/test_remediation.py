@@ -9,16 +9,17 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
-from envcheck.commands import judging
+from envcheck.commands import judging, tried_fixes
 from envcheck.core.facts import Fact, Inventory, Known, Value
 from envcheck.core.findings import Finding, Judgement, Move, Plan, Verdict
 from envcheck.core.rules import Matrix, Severity
+from envcheck.knowledge.tables import ReleaseRow
 from envcheck.resolution.remediation.cost import Cost
 from envcheck.resolution.remediation.moves import MoveSize, move_size
 from envcheck.resolution.remediation.plan import plan_remediation
 from envcheck.resolution.remediation.problem import RemediationProblem
-from envcheck.resolution.remediation.releases import Releases
-from envcheck.resolution.remediation.search import RemediationSpace
+from envcheck.resolution.remediation.releases import Releases, supports_python
+from envcheck.resolution.remediation.search import STATES, RemediationSpace
 from envcheck.resolution.remediation.ways_out import BreakingReleases
 from envcheck.rules import derive
 from envcheck.rules.changes import apply_changes
@@ -273,3 +274,55 @@ def test_a_package_that_nothing_requires_is_uninstalled(
     assert [(move.key, move.after, move.install) for move in plan.moves] == moves
     assert not plan.unresolved
     assert not broken(judged(applied(read, plan.moves, tiny), tiny), Severity.ERROR)
+
+
+def test_the_plan_equals_the_findings_advice_if_there_is_one_fix() -> None:
+    compared = 0
+    for case in BROKEN_CASES:
+        read = facts_of(case)
+        settled = derive.derive(read, known())
+        advice = tried_fixes.add_fixes(
+            judging.judge_inventory(settled, known(), None), read, settled, known(), None
+        )
+        errors = broken(advice, Severity.ERROR)
+        fixes = [fix for finding in errors.values() for fix in finding.fixes]
+        if len(errors) != 1 or len(fixes) != 1 or len(fixes[0].tried) != 1:
+            continue
+        moves = [
+            (move.key, move.after) for move in plan_of(case["id"], Severity.ERROR).moves if not move.leader
+        ]
+        assert moves == [*fixes[0].tried], case["id"]
+        compared += 1
+    assert compared > 10
+
+
+def test_every_proposed_release_exists_for_that_python_or_is_marked_unchecked() -> None:
+    rows = {(row["package"], row["version"]): row for row in known().tables["release"]}
+    for case in BROKEN_CASES:
+        read = facts_of(case)
+        python = read.known("python.version")
+        for move in plan_of(case["id"], Severity.WARNING).moves:
+            row = rows.get((move.key[4:], str(move.after)))
+            if row is not None and not move.unchecked:
+                assert not row.get("yanked"), move
+                assert python is None or supports_python(ReleaseRow.of(row), str(python)), move
+            elif move.install and move.key not in (
+                "pkg.torch",
+                "pkg.torchvision",
+                "pkg.torchaudio",
+                "pkg.triton",
+            ):
+                assert move.unchecked
+
+
+def test_the_slowest_cases_and_many_conflicts_at_once_are_planned_with_little_work() -> None:
+    """Calls of functions are counted: unlike seconds, they do not depend on what else the machine does."""
+    for case in sorted(BROKEN_CASES, key=lambda case: plan_of(case["id"], Severity.ERROR).states)[-8:]:
+        calls, plan = calls_and_plan(facts_of(case))
+        assert calls < 600_000, (case["id"], plan.states)
+    calls, plan = calls_and_plan(worlds.inventory(MANY_CONFLICTS))
+    assert calls < 4_000_000, plan.states
+    assert plan.states < 4 * STATES
+    read = worlds.inventory(MANY_CONFLICTS)
+    after = broken(judged(applied(read, plan.moves, known()), known()), Severity.ERROR)
+    assert after.keys() <= {each.rule.id for each in plan.unresolved}
