@@ -19,6 +19,7 @@ from envcheck.rules.derive.gpus import (
 from envcheck.rules.derive.inputs import with_derived
 from envcheck.rules.derive.keys import ARCHITECTURES_SUFFIX, COMPONENTS, FOLLOWS_FROM, IMPORTS, KEYS
 from envcheck.rules.derive.packages import (
+    flash_attn_wheel,
     from_wheels,
     has_library,
     library_named,
@@ -65,6 +66,7 @@ def derive_machine(read: Inventory, matrix: Matrix) -> Inventory:
         from_wheels(read),
         torch_from_wheel(read),
         torchcodec_from_wheel(read),
+        *flash_attn_wheel(read),
         torch_preview_of(read),
         library_named(read),
         unsloth_release(read),

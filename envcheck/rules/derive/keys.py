@@ -289,6 +289,12 @@ KEYS = {
     "torchcodec.from_wheel": Key(
         Kind.FLAG, "whether torchcodec is a wheel: not where conda installed it together with torch"
     ),
+    "flash-attn.from_wheel": Key(
+        Kind.FLAG, "whether flash-attn may be a wheel of its project: not conda's build, and not for aarch64"
+    ),
+    "flash-attn.code_read": Key(
+        Kind.FLAG, "whether the GPU code in flash-attn's files was read, so that its release need not tell it"
+    ),
     "torch.preview_of": Key(
         Kind.VERSION,
         "release that a vendor build of torch is numbered before, e.g. 2.6.0 for 2.6.0a0+1234.nv25.01",
@@ -379,6 +385,7 @@ FOLLOWS_FROM: Mapping[str, tuple[str, ...]] = {
     "torch.code_for_amd": ("pkg.torch", "host.amd_architectures"),
     "torch.from_wheel": ("pkg.torch",),
     "torch.preview_of": ("pkg.torch",),
+    "flash-attn.code_read": ("pkg.flash-attn",),
     "torch.compile_python": ("pkg.torch",),
     "torch.compile_first": ("python.version",),
     "bitsandbytes.has_library": ("pkg.bitsandbytes", "cuda.runtime"),

@@ -187,6 +187,22 @@ def torchcodec_from_wheel(inventory: Inventory) -> Fact:
     return Fact("torchcodec.from_wheel", Known(wheel), "derived from packages.from_conda")
 
 
+def flash_attn_wheel(inventory: Inventory) -> tuple[Fact, Fact]:
+    """Return whether flash-attn may be a wheel of its project, and whether its GPU code was read.
+
+    There are no wheels for aarch64. A list that names no processor is taken for one of x86_64, as it is where
+    markers and the wheels of other packages are read.
+    """
+    by_conda = inventory.known("packages.from_conda")
+    conda = isinstance(by_conda, tuple) and "flash-attn" in by_conda
+    wheel = not conda and inventory.known("host.arch") != "aarch64"
+    read = inventory.known(f"pkg.flash-attn{ARCHITECTURES_SUFFIX}") is not None
+    return (
+        Fact("flash-attn.from_wheel", Known(wheel), "derived from host.arch and packages.from_conda"),
+        Fact("flash-attn.code_read", Known(read), "derived from pkg.flash-attn.architectures"),
+    )
+
+
 def torch_preview_of(inventory: Inventory) -> Fact:
     """Return the release that a vendor build of torch is numbered before: 2.6.0 for `2.6.0a0+1234.nv25.01`.
 
