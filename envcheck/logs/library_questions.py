@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from envcheck.core.sanitize import hide_secrets
 from envcheck.logs.events import Event, Frame, Raised, without_wrapper
 
 _ATTRIBUTE = re.compile(
@@ -240,7 +241,7 @@ def composed_message(event: Event) -> str:
     if found is None or "{" not in found["text"]:
         return ""
     text = _HOLE.sub("…", found["text"])
-    return text.strip() if _REFUSES.search(text) else ""
+    return hide_secrets(text.strip()) if _REFUSES.search(text) else ""
 
 
 def expression_that_is_none(event: Event) -> str:

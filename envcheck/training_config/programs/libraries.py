@@ -127,8 +127,9 @@ class Follower(DataclassParsers):
 
     def item_of_library(self, owner: LibraryName, key: Value) -> Value:
         """Return a variable of the environment that is known, or MISSING."""
-        named = owner.name == "os.environ" and isinstance(key, str)
-        return self.environment.get(key, MISSING) if named and isinstance(key, str) else MISSING
+        if owner.name == "os.environ" and isinstance(key, str):
+            return self.environment.get(key, MISSING)
+        return MISSING
 
     def _variable(self, method: str, given: Arguments) -> Value:
         """Return a variable of the environment, or the default that the program gives it."""

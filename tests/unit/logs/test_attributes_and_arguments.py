@@ -405,6 +405,17 @@ def test_a_message_that_could_not_be_written_says_what_came_first(explained: Exp
     assert found.code == 1
 
 
+def test_a_token_in_a_message_that_could_not_be_written_is_hidden(explained: Explain) -> None:
+    line = 'raise ValueError(f"cannot load with token=hf_abcdefghijklmnopqrstuvwxyz123456 for {name}")'
+
+    found = answer(
+        explained(traceback("NameError: name 'name' is not defined", ("/x/train.py", 3, "f", line)))
+    )
+
+    assert "was writing another message: cannot load with token=" in found
+    assert "hf_abcdef" not in found
+
+
 def test_a_class_of_one_package_alone_names_the_package(explained: Explain) -> None:
     refused = "got an unexpected keyword argument 'no_such_thing'\n"
 
