@@ -1,11 +1,12 @@
 """The build hook: compile compat/*.toml to JSON files inside the wheel.
 
-`judging.json` is the matrix as doctor and gate load it, with every clause parsed. `vocabulary.json` declares
-the keys of all facts, for commands that run no probe. `source.json` is all of compat/, for pin, lint and
-overlays, but for its table `release`: plans read only that, so `release.json` has it. `atlas/` lists what
-releases of packages require of one another, `names/` which releases have which names. `dialects.json` is what
---train needs in addition. Each language of compat/lang is a separate file, as are the tables of fit and fleet
-and that of published releases. A bill of materials lists them all. A mistake in compat/ stops the build.
+`judging.json` is the matrix as doctor and gate load it, with every clause parsed. `vocabulary.json`
+declares the keys of all facts, for commands that run no probe. `source.json` is all of compat/, for pin,
+lint and overlays, but for its table `release`: plans read only that, so `release.json` has it.
+`needed_texts.json` has what explain's patterns need to match. `atlas/` lists what releases of packages
+require of one another, `names/` has which releases have which names. `dialects.json` is what --train needs
+in addition. Each language of compat/lang is a separate file, as are the tables of fit and fleet and that of
+published releases. A bill of materials lists them all. A mistake in compat/ stops the build.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ def compiled() -> dict[str, Any]:
     from envcheck.knowledge.atlas import freeze_atlas
     from envcheck.knowledge.compiled import freeze_matrix, freeze_vocabulary
     from envcheck.knowledge.load import build_matrix
+    from envcheck.knowledge.needed_text import freeze_needed
     from envcheck.knowledge.release_metadata import freeze_releases
 
     tree = loading.source_tree()
@@ -47,6 +49,7 @@ def compiled() -> dict[str, Any]:
         "vocabulary.json": freeze_vocabulary(keys),
         "source.json": {**tree, "tables": {**tree["tables"], "release": []}},
         "release.json": tree["tables"]["release"],
+        "needed_texts.json": freeze_needed(tree),
         **{f"atlas/{name}.json": content for name, content in atlas.items()},
         "dialects.json": {Path(name).stem: tomllib.loads(text) for name, text in dialects.items()},
     }

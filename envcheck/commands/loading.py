@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from envcheck import probes
 from envcheck.commands.user_settings import read_settings
@@ -22,6 +22,9 @@ from envcheck.host.files import read_file
 from envcheck.host.package_files import shipped_text, source_texts
 from envcheck.knowledge.compiled import thaw_matrix, thaw_vocabulary
 from envcheck.rules import derive
+
+if TYPE_CHECKING:
+    from envcheck.knowledge.needed_text import NeededOfPatterns
 
 
 def vocabulary(all_probes: Sequence[probes.Probe]) -> Vocabulary:
@@ -125,6 +128,13 @@ def source_tree() -> dict[str, Any]:
 def read_only_tree() -> Mapping[str, Any]:
     """Load all of compat/ as one tree, once for all callers, none of which may change it."""
     return source_tree()
+
+
+@cache
+def needed_texts() -> NeededOfPatterns:
+    """Load what the patterns of explain need to match; a checkout has none of it at hand."""
+    needed: NeededOfPatterns = json.loads(shipped_text("needed_texts.json") or "{}")
+    return needed
 
 
 @cache

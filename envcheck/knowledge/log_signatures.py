@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from envcheck.core.facts import EMPTY_MAPPING
 from envcheck.core.patterns import pattern
-from envcheck.knowledge.needed_text import Needed, may_match, needed_texts
+from envcheck.knowledge.needed_text import Needed, NeededOfPatterns, may_match, needed_texts
 
 KINDS = {
     "version": "versions that do not go together",
@@ -52,7 +52,7 @@ class Signature(NamedTuple):
     kind: str
     patterns: tuple[re.Pattern[str], ...]
     literals: tuple[int, ...]  # number of literal characters in each pattern
-    needed: tuple[list[Needed], ...]  # texts that each pattern needs
+    needed: tuple[Sequence[Needed], ...]  # texts that each pattern needs
     title: str = ""
     advice: str = ""
     sources: tuple[Mapping[str, str], ...] = ()
@@ -67,8 +67,18 @@ class Signature(NamedTuple):
         return round(share * sum(literals) / (sum(literals) + _HALF_SCORE), 3)
 
 
-def compile_signatures(cases: Iterable[Mapping[str, Any]]) -> tuple[Signature, ...]:
-    """Return the signatures of compat's cases, in their order."""
+def compile_signatures(
+    cases: Iterable[Mapping[str, Any]], needed: NeededOfPatterns = EMPTY_MAPPING
+) -> tuple[Signature, ...]:
+    """Return the signatures of compat's cases, in their order.
+
+    What patterns need is read from them where `needed`, which takes less time, has none for a pattern.
+    """
+
+    def needs(source: str) -> Sequence[Needed]:
+        found = needed.get(source)
+        return needed_texts(source) if found is None else found
+
     return tuple(
         Signature(
             case=case["id"],
@@ -76,7 +86,7 @@ def compile_signatures(cases: Iterable[Mapping[str, Any]]) -> tuple[Signature, .
             kind=case.get("kind", "version"),
             patterns=tuple(map(pattern, case["signature"])),
             literals=tuple(map(_literal_characters, case["signature"])),
-            needed=tuple(map(needed_texts, case["signature"])),
+            needed=tuple(map(needs, case["signature"])),
             title=case.get("title", ""),
             advice=case.get("explain", ""),
             sources=tuple(case.get("sources", ())),

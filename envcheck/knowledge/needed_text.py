@@ -7,11 +7,14 @@ and most patterns need one that the log does not contain.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
-Needed: TypeAlias = tuple[str, ...]
+Needed: TypeAlias = Sequence[str]
 """Texts in folded case, one of which stands in every match."""
+
+NeededOfPatterns: TypeAlias = Mapping[str, Sequence[Needed]]
+"""What patterns need, by their source: the wheel has it, because to read it takes half of explain's time."""
 
 
 def _shortest(needed: Needed) -> int:
@@ -25,6 +28,22 @@ def needed_texts(pattern: str, worth: Callable[[Needed], int] = _shortest) -> li
     lookarounds and character classes count as needing nothing.
     """
     return [] if _VERBOSE.search(pattern) else list(_Reader(pattern, worth).alternatives())
+
+
+_WITH_PATTERNS = ("exception_meaning", "general_meaning")
+"""Tables of compat/ with a pattern for each of hundreds of messages."""
+
+
+def freeze_needed(tree: Mapping[str, Any]) -> dict[str, list[Needed]]:
+    """Return what the signatures and the patterns of messages in a tree of compat/ need."""
+    signatures: Iterable[str] = (text for case in tree["case"] for text in case.get("signature", ()))
+    messages = (
+        row["pattern"]
+        for table in _WITH_PATTERNS
+        for row in tree["tables"].get(table, ())
+        if "pattern" in row
+    )
+    return {pattern: needed_texts(pattern) for pattern in (*signatures, *messages)}
 
 
 def may_match(needed: Sequence[Needed], folded: str) -> bool:

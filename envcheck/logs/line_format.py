@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from envcheck.core.facts import EMPTY_MAPPING
+from envcheck.knowledge.needed_text import NeededOfPatterns
 from envcheck.logs.json_lines import JsonFields, json_fields
 from envcheck.logs.statements import StatementPatterns
 
@@ -24,8 +26,13 @@ class LogPatterns(NamedTuple):
     json: JsonFields = JsonFields()
 
 
-def log_patterns(tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> LogPatterns:
-    """Return the patterns of compat/tables/log.toml and failure_lines.toml."""
+def log_patterns(
+    tables: Mapping[str, Sequence[Mapping[str, Any]]], needed: NeededOfPatterns = EMPTY_MAPPING
+) -> LogPatterns:
+    """Return the patterns of compat/tables/log.toml and failure_lines.toml.
+
+    With what they need, most of them need not be compiled.
+    """
     rows = tables.get("log_prefix", ())
 
     def joined(*, time: bool) -> re.Pattern[str]:
@@ -39,7 +46,7 @@ def log_patterns(tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> LogPatter
         tuple(row["word"].lower().encode() for row in tables.get("progress", ())),
         joined(time=False),
         joined(time=True),
-        StatementPatterns(tables),
+        StatementPatterns(tables, needed),
         json_fields(tables),
     )
 

@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from envcheck.core import patterns
+from envcheck.core.facts import EMPTY_MAPPING
+from envcheck.knowledge.needed_text import NeededOfPatterns, may_match
 from envcheck.logs.events import FailureForm, Raised, without_wrapper
 from envcheck.logs.library_questions import none_in
 
@@ -134,8 +136,11 @@ class _Meaning(NamedTuple):
 class StatementPatterns:
     """Forms of the tables, compiled."""
 
-    def __init__(self, tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
+    def __init__(
+        self, tables: Mapping[str, Sequence[Mapping[str, Any]]], needed: NeededOfPatterns = EMPTY_MAPPING
+    ) -> None:
         """Read the tables of failures: lines, messages, meanings of exceptions, and ends of processes."""
+        self._needed = needed
         lines = tables.get("failure_line", ())
         self._forms = [(patterns.pattern(row["pattern"]), _form(row)) for row in lines]
         plain = [re.sub(r"\(\?P<\w+>", "(?:", row["pattern"]) for row in lines]
@@ -176,8 +181,9 @@ class StatementPatterns:
         inner = without_wrapper(raised.message)
         quoted = _QUOTES.match(inner)
         for name, message in ((raised.name, inner), *([quoted.groups()] if quoted else ())):
+            folded = message.casefold()
             for meaning in self._meanings:
-                said = name.endswith(meaning.exception) and meaning.pattern.match(message)
+                said = name.endswith(meaning.exception) and self._match(meaning.pattern, message, folded)
                 if said and meaning.may_be_of(raised, text):
                     return meaning.form
         return self._unknown_model_type(raised)
@@ -185,10 +191,15 @@ class StatementPatterns:
     def general_meaning(self, raised: Raised) -> FailureForm | None:
         """Return what failures of this class usually mean, the likeliest cause first; None without a row."""
         message = without_wrapper(raised.message)
+        folded = message.casefold()
         for exception, pattern, form in self._general:
-            if raised.name.endswith(exception) and pattern.match(message):
+            if raised.name.endswith(exception) and self._match(pattern, message, folded):
                 return form
         return None
+
+    def _match(self, pattern: re.Pattern[str], message: str, folded: str) -> re.Match[str] | None:
+        """Match a pattern, which is compiled only if the message has the texts that it needs."""
+        return pattern.match(message) if may_match(self._needed.get(pattern.pattern, ()), folded) else None
 
     def _unknown_model_type(self, raised: Raised) -> FailureForm | None:
         """Return what it means that a mapping of transformers lacks a type of model."""

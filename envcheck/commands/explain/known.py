@@ -26,10 +26,10 @@ class ExplainKnowledge(NamedTuple):
 @cache
 def every_signature() -> tuple[Signature, ...]:
     """Return the signatures of compat's cases, which are read once for all logs that a process explains."""
-    return compile_signatures(loading.read_only_tree()["case"])
+    return compile_signatures(loading.read_only_tree()["case"], loading.needed_texts())
 
 
 @cache
 def patterns() -> LogPatterns:
     """Return the patterns by which the lines of a log are read."""
-    return log_patterns(loading.read_only_tree()["tables"])
+    return log_patterns(loading.read_only_tree()["tables"], loading.needed_texts())

@@ -68,6 +68,8 @@ def _speaks(rule_id: str, text: str) -> bool:
 def _signatures() -> Mapping[str, Sequence[log_signatures.Signature]]:
     """Return the signatures in the cases of each rule, by the rule's id."""
     found: dict[str, list[log_signatures.Signature]] = {}
-    for signature in log_signatures.compile_signatures(loading.read_only_tree()["case"]):
+    for signature in log_signatures.compile_signatures(
+        loading.read_only_tree()["case"], loading.needed_texts()
+    ):
         found.setdefault(signature.rule, []).append(signature)
     return found
