@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 from envcheck.core import versions
 from envcheck.core.facts import Absent, Fact, Inventory, Known, Reading, Tri, Unknown
-from envcheck.core.rules import Default, Matrix, When
+from envcheck.core.rules import Clause, Default, Matrix, When
 from envcheck.core.tables import Tables
 from envcheck.rules.clauses import evaluate
 from envcheck.rules.derive.inputs import is_not_given, missing_input, text_of, with_derived
@@ -68,7 +69,7 @@ def _with_defaults(inventory: Inventory, matrix: Matrix) -> Inventory:
     # Rows are about facts of earlier rows too, so all of them read one mapping that grows.
     facts = dict(inventory.facts)
     inventory = inventory._replace(facts=facts)
-    for default in matrix.defaults:
+    for default in _rows_for(_Rows(matrix.defaults), inventory.reading("train.trainer")):
         key = default.key
         if key in settled:
             continue
@@ -94,6 +95,30 @@ def _with_defaults(inventory: Inventory, matrix: Matrix) -> Inventory:
             continue
         facts[key] = Fact(key, reading, f"default: {default.source}")
     return inventory
+
+
+class _Rows:
+    """Hold rows of defaults; they equal only themselves, because to compare hundreds takes long."""
+
+    def __init__(self, rows: tuple[Default, ...]) -> None:
+        self.rows = rows
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Rows) and self.rows is other.rows
+
+    def __hash__(self) -> int:
+        return id(self.rows)
+
+
+@lru_cache(maxsize=128)
+def _rows_for(defaults: _Rows, trainer: Reading) -> tuple[Default, ...]:
+    """Return the rows that this trainer does not refuse; a plan asks for them a thousand times."""
+    alone = Inventory({"train.trainer": Fact("train.trainer", trainer)})
+
+    def refused(clause: Clause) -> bool:
+        return clause.key == "train.trainer" and evaluate(clause, alone) is Tri.NO
+
+    return tuple(row for row in defaults.rows if not any(map(refused, row.when)))
 
 
 def _replaced(fact: Fact, default: Default) -> Fact:
