@@ -10,12 +10,11 @@ from typing import Any
 
 import pytest
 
-from envcheck.commands import judging
+from envcheck.commands import judging, loading
 from envcheck.core import facts_file
 from envcheck.core.facts import Fact, Inventory, Known
 from envcheck.core.findings import Judgement, Verdict
 from envcheck.core.rules import Matrix, Rule, Severity, uninstalls
-from envcheck.host.package_files import source_texts
 from envcheck.knowledge.compiled import (
     freeze_matrix,
     freeze_vocabulary,
@@ -23,7 +22,7 @@ from envcheck.knowledge.compiled import (
     thaw_matrix,
     thaw_vocabulary,
 )
-from envcheck.knowledge.load import build_matrix, gather_tree
+from envcheck.knowledge.load import build_matrix
 from envcheck.rules import derive, judge
 from envcheck.rules.changes import apply_changes
 from envcheck.rules.fixes import bind_fix, trial_value, with_passing_fixes
@@ -32,7 +31,7 @@ from tests.support.worlds import vocabulary
 
 @lru_cache(maxsize=1)
 def tree() -> dict[str, Any]:
-    return gather_tree(source_texts("compat", ".toml"))
+    return loading.source_tree()
 
 
 @lru_cache(maxsize=1)

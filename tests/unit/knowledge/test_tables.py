@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any
 
 import pytest
@@ -10,17 +9,11 @@ import pytest
 from envcheck.commands import judging
 from envcheck.core import versions
 from envcheck.core.findings import Verdict
-from envcheck.core.rules import Matrix, Severity
-from envcheck.host.package_files import source_texts
+from envcheck.core.rules import Severity
 from envcheck.knowledge.compiled import LARGE_TABLES, LOG_TABLES
-from envcheck.knowledge.load import build_matrix, gather_tree
 from envcheck.rules import derive, judge
-from tests.support.worlds import inventory, vocabulary
-
-
-@lru_cache(maxsize=1)
-def shipped() -> Matrix:
-    return build_matrix(gather_tree(source_texts("compat", ".toml")), vocabulary())
+from tests.support.worlds import inventory
+from tests.unit.knowledge.test_cases import known as shipped
 
 
 def rows(table: str) -> list[dict[str, Any]]:

@@ -199,9 +199,14 @@ def changed(value: Any, text: Change, *, keys: bool) -> Any:  # noqa: C901, PLR0
     return value
 
 
+def with_few_waiting(report: Report) -> Report:
+    """Return a report with a few of the dozens of waiting rules, all of which are shown alike."""
+    return report._replace(judgement=report.judgement._replace(waiting=report.judgement.waiting[:8]))
+
+
 def poisoned(text: str | Iterator[str], *, keys: bool = False) -> Report:
     change: Change = (lambda: text) if isinstance(text, str) else text.__next__
-    report: Report = changed(rich(), change, keys=keys)
+    report: Report = changed(with_few_waiting(rich()), change, keys=keys)
     return report._replace(version="0", language=rich().language, nothing_to_judge="")
 
 
