@@ -6,7 +6,6 @@ import importlib.metadata
 import os
 import re
 import subprocess  # noqa: TID251 - tests are users
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ import pytest
 from envcheck.host.machine import Host, find_program
 from tests.support.image_builds import Builder, repacked, torch
 from tests.support.local_index import LocalIndex, serving
-from tests.support.paths import ROOT
+from tests.support.running import installed, invocation
 from tests.support.stack_index import STACK, stack
 
 PYTHON = "3.11"
@@ -47,10 +46,14 @@ def locked(wheels: dict[str, bytes], tmp_path_factory: pytest.TempPathFactory) -
     with serving(LocalIndex(wheels, as_json=True)) as index:
         aside = ("UV_", "PIP_", "VIRTUAL_ENV", "CONDA_")
         kept = {key: value for key, value in os.environ.items() if not key.startswith(aside)}  # noqa: TID251
-        environment = kept | {"UV_DEFAULT_INDEX": index.url, "UV_NO_CONFIG": "1", "PYTHONPATH": str(ROOT)}
+        environment = kept | {
+            "UV_DEFAULT_INDEX": index.url,
+            "UV_NO_CONFIG": "1",
+            "PYTHONPATH": str(installed()),
+        }
         environment |= {"UV_CACHE_DIR": str(folder / "cache"), "PIP_CONFIG_FILE": os.devnull}
         for words in (("--format", "dockerfile", "-o", "Dockerfile"), ("-o", "requirements.txt")):
-            command = (sys.executable, "-m", "envcheck", "pin", *asked, *declared, *words)
+            command = invocation("pin", *asked, *declared, *words)
             ran = subprocess.run(
                 command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=300
             )

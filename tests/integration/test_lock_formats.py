@@ -21,8 +21,8 @@ from envcheck.core.errors import ExamineError, InputError
 from envcheck.host.machine import Host, find_program
 from envcheck.lock import formats
 from envcheck.lock.model import Artifact, Lock, Pin
+from tests.support import running
 from tests.support.local_index import LocalIndex, serving
-from tests.support.paths import ROOT
 from tests.support.running import envcheck
 from tests.support.stack_index import STACK, stack
 from tests.unit.lock.test_lock import LOCK, TEXT
@@ -155,7 +155,7 @@ def environ(index: LocalIndex, home: Path) -> dict[str, str]:
     aside = ("UV_", "PIP_", "VIRTUAL_ENV", "CONDA_")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(aside)}  # noqa: TID251
     own = {
-        "PYTHONPATH": str(ROOT),
+        "PYTHONPATH": str(running.installed()),
         "PIP_INDEX_URL": index.url,
         "UV_DEFAULT_INDEX": index.url,
         "PIP_CONFIG_FILE": os.devnull,
@@ -178,7 +178,7 @@ def run(environment: Mapping[str, str], *command: str | Path, cwd: Path) -> str:
 def pin(environment: Mapping[str, str], folder: Path, *options: str) -> None:
     python = "{}.{}".format(*sys.version_info)
     wanted = ("--target", "zero3-lora", "--python-version", python, "--resolve", "--static")
-    run(environment, sys.executable, "-m", "envcheck", "pin", *wanted, *options, cwd=folder)
+    run(environment, *running.invocation("pin", *wanted, *options), cwd=folder)
 
 
 def installed(python: Path, cwd: Path) -> dict[str, str]:

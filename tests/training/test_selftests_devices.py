@@ -10,14 +10,14 @@ import json
 import os
 import re
 import subprocess  # noqa: TID251 - tests are users
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
-from tests.support.paths import DATA, ROOT
+from tests.support.paths import DATA
+from tests.support.running import installed, invocation
 
 pytestmark = pytest.mark.stack
 
@@ -40,14 +40,14 @@ class Ran(NamedTuple):
 def selftest(stack: str, *only: str, path: tuple[Path, ...] = ()) -> Ran:
     options = [each for name in only for each in ("--only", name)]
     ran = subprocess.run(
-        [sys.executable, "-m", "envcheck", "selftest", "--json", "--python", stack, *options],
+        invocation("selftest", "--json", "--python", stack, *options),
         capture_output=True,
         text=True,
         timeout=600,
         check=False,
         env={
             **os.environ,  # noqa: TID251
-            "PYTHONPATH": os.pathsep.join([*map(str, path), str(ROOT)]),
+            "PYTHONPATH": os.pathsep.join([*map(str, path), str(installed())]),
         },
     )
     assert ran.stdout, ran.stderr[-2000:]

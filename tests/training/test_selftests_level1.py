@@ -10,7 +10,6 @@ import json
 import os
 import shutil
 import subprocess  # noqa: TID251 - tests are users
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from envcheck.core.facts import Fact, Inventory, Known
 from envcheck.host.machine import Host
 from envcheck.selftest import outcome as selftest_outcome
 from tests.support.paths import ROOT
+from tests.support.running import installed, invocation
 from tests.support.stack import pip
 
 pytestmark = pytest.mark.stack
@@ -103,14 +103,14 @@ def sabotaged(folder: Path, names: Sequence[str]) -> dict[str, str]:
     """Return environment variables with which Python loads these files of tests/data/sabotage at its start."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "sitecustomize.py").write_text("".join(f"import {name}\n" for name in names))
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (folder, SABOTAGE, ROOT)))}  # noqa: TID251
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (folder, SABOTAGE, installed())))}  # noqa: TID251
 
 
 def selftest(python: str, environ: Mapping[str, str], *only: str) -> tuple[int, dict[str, dict[str, Any]]]:
     """Run `envcheck selftest`; return its exit code and its outcomes by variant."""
     chosen = [word for name in only for word in ("--only", name)]
     ran = subprocess.run(
-        [sys.executable, "-m", "envcheck", "selftest", "--json", "--python", python, *chosen],
+        invocation("selftest", "--json", "--python", python, *chosen),
         capture_output=True,
         text=True,
         timeout=900,

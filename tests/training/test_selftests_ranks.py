@@ -7,14 +7,14 @@ import os
 import re
 import socket
 import subprocess  # noqa: TID251 - tests are users
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
-from tests.support.paths import DATA, ROOT
+from tests.support.paths import DATA
+from tests.support.running import installed, invocation
 
 pytestmark = pytest.mark.stack
 
@@ -24,24 +24,13 @@ LAUNCHED = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "S
 
 def command(stack: str, *only: str) -> list[str]:
     names = [part for each in only for part in ("--only", each)]
-    return [
-        sys.executable,
-        "-m",
-        "envcheck",
-        "selftest",
-        "--device",
-        "cpu",
-        "--python",
-        stack,
-        "--json",
-        *names,
-    ]
+    return invocation("selftest", "--device", "cpu", "--python", stack, "--json", *names)
 
 
 def environ(path: Sequence[Path] = (), seconds: int = 0, **added: str) -> dict[str, str]:
     inherited = {k: v for k, v in os.environ.items() if k not in LAUNCHED}  # noqa: TID251
     limit = {"ENVCHECK_SELFTEST_SECONDS": str(seconds)} if seconds else {}
-    python_path = os.pathsep.join([*map(str, path), str(ROOT)])
+    python_path = os.pathsep.join([*map(str, path), str(installed())])
     return {**inherited, **limit, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": python_path, **added}
 
 

@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import subprocess  # noqa: TID251 - tests are users
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.support.paths import ROOT
+from tests.support.running import installed, invocation
 
 pytestmark = pytest.mark.stack
 
@@ -49,9 +49,9 @@ Seen = dict[str, dict[str, Any]]
 
 def selftest(stack: str, *options: str, before: Path | None = None) -> tuple[int, Seen]:
     """Run the self-tests; return the exit code and the outcomes by variant."""
-    path = os.pathsep.join(str(each) for each in (ROOT, before) if each)
+    path = os.pathsep.join(str(each) for each in (installed(), before) if each)
     ran = subprocess.run(
-        [sys.executable, "-m", "envcheck", "selftest", "--json", "--python", stack, *options],
+        invocation("selftest", "--json", "--python", stack, *options),
         capture_output=True,
         text=True,
         timeout=600,
