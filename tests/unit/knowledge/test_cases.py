@@ -114,6 +114,14 @@ ENTERED = {
         "axolotl-fsdp2-8bit-optimizer",
         "transformers-lt452-torchao011-optimizer",
     ): "transformers before 4.52 takes the other torchao",
+    (
+        "axolotl-fsdp2-8bit-optimizer",
+        "transformers54-torchao-optimizer-floor",
+    ): "its torchao 0.9.0 is for transformers before 4.52",
+    (
+        "fsdp2-bitsandbytes-optimizer",
+        "transformers54-torchao-optimizer-floor",
+    ): "its torchao 0.9.0 is for transformers before 4.52",
     ("torch-build-lacks-gpu-code", "driver-below-cuda-family-floor"): "a newer torch needs a newer driver",
     (
         "fsdp-torch-floor",
