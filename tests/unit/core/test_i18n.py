@@ -345,6 +345,18 @@ def test_a_translated_rule_has_the_same_numbers_and_names(rule_id: str) -> None:
     assert [versions(each) for each in ours.get("no_fix", [])] == [versions(each) for each in vain]
 
 
+def test_the_title_of_every_rule_is_translated() -> None:
+    """A title that is changed loses the translation that stands under its old words, and nothing else says so."""
+    titles = {
+        row["title"]: ZH["rule"].get(name, {}).get("title")
+        for name, row in RULES.items()
+        if "withdrawn" not in row
+    }
+    said = {english: own or ZH["sentences"].get(english, "") for english, own in titles.items()}
+    assert [english for english, own in said.items() if not chinese(own)] == []
+    assert [english for english, own in said.items() if versions(own) != versions(english)] == []
+
+
 def test_the_founding_failures_and_at_least_45_rules_are_translated() -> None:
     assert set(FOUNDING) <= ZH["rule"].keys()
     assert len(ZH["rule"]) >= 45
