@@ -9,8 +9,8 @@ How code is read: `python_file` turns one file into a `summary`, cached by the f
 `release_modules` finds the files of a release, and `predicates` turns the guards in them into `conditions`.
 `offers` returns what a release has, `demands` what its `entries` use of other packages when they are
 imported, `entry_calls` what runs when they are called, and `overriding` which methods its classes replace.
-`reader` holds all releases of a package; `missing_names`, `import_guards`, `keywords` and `overrides` compare
-two packages and return `gaps`.
+`reader` holds all releases of a package; `missing_names`, `import_guards`, `call_guards`, `keywords` and
+`overrides` compare two packages and return `gaps`.
 
 For curators only: no command that judges an environment imports this package. Pure: it takes bytes and
 reads no file.

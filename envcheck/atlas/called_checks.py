@@ -1,8 +1,9 @@
-"""Find the version checks in functions that a module calls while it is imported.
+"""Find the version checks in functions that a module calls while it is imported, or that users call.
 
 llamafactory calls `check_dependencies()` at the top of a module. Such a function is followed with the values
 of its arguments: a `raise`, an `assert` and a call of `require_version` in it refuse like one in the module.
-If an environment variable can end the function earlier, each later refusal lists it.
+If an environment variable can end the function earlier, each later refusal lists it. Of what users call,
+nothing is known of the arguments.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from envcheck.atlas.conditions import (
     any_of,
     negate,
 )
-from envcheck.atlas.definitions import Definitions, OwnFunction
+from envcheck.atlas.definitions import Definition, Definitions, OwnClass, OwnFunction
 from envcheck.atlas.predicates import Names
 from envcheck.atlas.summary import ImportOrigin, ModuleCall
 from envcheck.atlas.symbols import OPAQUE, LocalFunction, SymbolValue, assign, truth
@@ -36,6 +37,11 @@ VERSION_CHECKS = ("require_version", "require_version_core")
 
 _DEEPEST = 6
 _MOST_TURNS = 40
+_ON_SELF = "self."
+_MAY_LEAVE = (ast.While, ast.Match, ast.AsyncFor, ast.AsyncWith)
+"""Statements that are not followed, and that may end the function."""
+_PLAIN = ("override", "staticmethod", "classmethod")
+"""Decorators that leave a method as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +74,7 @@ class _CalledSpot:
         variables: environment variables that may end the function before it.
         written: file and line of the call that names the requirement, if the function was called with it.
         depth: number of calls around it.
+        receiver: the class of `self`, if it is a method.
 
     """
 
@@ -78,6 +85,7 @@ class _CalledSpot:
     variables: tuple[str, ...] = ()
     written: str = ""
     depth: int = 0
+    receiver: OwnClass | None = None
 
     def under(self, test: Condition, variables: Sequence[str] = ()) -> _CalledSpot:
         """Return the spot inside a branch, with a copy of the names, so that its assignments stay there."""
@@ -106,6 +114,40 @@ class CalledChecks:
         if isinstance(node, ast.Call):
             yield from self._called(node, _CalledSpot(module, {}, {}, reached), call.line)
 
+    def of_users(self, definition: Definition, methods: Sequence[str]) -> Iterator[CalledRefusal]:
+        """Yield the refusals in a function that users call, or in methods of a class that a run calls."""
+        if isinstance(definition, OwnFunction):
+            function = self._body(definition.module, definition.code.name)
+            if function is not None and _runs_as_written(function.node):
+                yield from self._by_users(function, None)
+        if isinstance(definition, OwnClass):
+            for name in methods:
+                yield from self._by_users(self._own_method(definition, name), definition)
+
+    def _by_users(self, function: LocalFunction | None, receiver: OwnClass | None) -> Iterator[CalledRefusal]:
+        if function is None or _is_generator(function.node):
+            return
+        names = dict.fromkeys(self.code.offers.guards.parameters(function, (), {}), OPAQUE)
+        self._running.append(function.node.name)
+        yield from self._block(
+            function.node.body, _CalledSpot(function.module, names, {}, ALWAYS, receiver=receiver)
+        )
+        self._running.pop()
+
+    def _own_method(self, owner: OwnClass, name: str) -> LocalFunction | None:
+        """Return the method that runs for objects of a class, if the release defines it, and once."""
+        found = self.code.method(owner, name)
+        if found is None or found.method is None or not isinstance(found.owner, OwnClass):
+            return None
+        function = self._body(found.owner.module, name, found.owner.code.name)
+        return function if function is not None and _runs_as_written(function.node) else None
+
+    def _body(self, module: str, name: str, owner: str = "") -> LocalFunction | None:
+        modules = self.code.offers.modules
+        functions = _functions(modules.release.files.read(modules.path(module)), owner)
+        node = functions.get(name)
+        return LocalFunction(node, module) if node is not None else None
+
     # Calls
 
     def _called(self, node: ast.Call, spot: _CalledSpot, line: int = 0) -> Iterator[CalledRefusal]:
@@ -129,23 +171,29 @@ class CalledChecks:
             if each.arg is not None
         }
         names = guards.parameters(function, values, keywords)
+        if path.startswith(_ON_SELF) or _hands_on(node):
+            names = dict.fromkeys(names, OPAQUE)
         self._running.append(function.node.name)
-        inner = replace(spot, module=function.module, names=names, imports={}, depth=spot.depth + 1)
+        receiver = spot.receiver if path.startswith(_ON_SELF) else None
+        inner = replace(
+            spot, module=function.module, names=names, imports={}, depth=spot.depth + 1, receiver=receiver
+        )
         yield from self._block(function.node.body, inner)
         self._running.pop()
 
     def _function(self, path: str, spot: _CalledSpot) -> LocalFunction | None:
         """Return the function of the release that a dotted name means, with its body."""
-        root = path.split(".", maxsplit=1)[0]
+        root, _, rest = path.partition(".")
         local = spot.imports.get(root)
+        if path.startswith(_ON_SELF) and spot.receiver is not None and "." not in rest:
+            return self._own_method(spot.receiver, rest)
         if not path or (root in spot.names and local is None):
             return None
         found = self.code.expression(spot.module, path, local)
         if not isinstance(found, OwnFunction) or found.code.decorators:
             return None
-        modules = self.code.offers.modules
-        node = _functions(modules.release.files.read(modules.path(found.module))).get(found.code.name)
-        return LocalFunction(node, found.module) if node is not None else None
+        function = self._body(found.module, found.code.name)
+        return function if function is not None and not _is_generator(function.node) else None
 
     # Statements: each method returns the spot of the next statement; after a return, that is reached NEVER.
 
@@ -158,6 +206,8 @@ class CalledChecks:
                 spot = yield from reader(statement, spot)
             else:
                 _forget(statement, spot.names)
+                if isinstance(statement, _MAY_LEAVE) and _leaves(statement):
+                    spot = spot.under(UNREADABLE)
         return spot
 
     def _read_expr(self, node: ast.Expr, spot: _CalledSpot) -> _Walk:
@@ -294,10 +344,30 @@ def _is_unsure(condition: Condition) -> bool:
     return condition == UNREADABLE or (isinstance(condition, AllOf | AnyOf) and UNREADABLE in condition.of)
 
 
+def _hands_on(node: ast.Call) -> bool:
+    """Return whether a call unpacks arguments, so that a parameter need not have its default."""
+    return any(isinstance(each, ast.Starred) for each in node.args) or any(
+        each.arg is None for each in node.keywords
+    )
+
+
+def _runs_as_written(node: ast.FunctionDef) -> bool:
+    """Return whether no decorator of a method can keep it from running."""
+    return all((dotted(each) or "").rsplit(".", 1)[-1] in _PLAIN for each in node.decorator_list)
+
+
+def _is_generator(node: ast.FunctionDef) -> bool:
+    """Return whether a call of a function may run none of it."""
+    return any(isinstance(each, ast.Yield | ast.YieldFrom) for each in ast.walk(node))
+
+
 @lru_cache(maxsize=256)
-def _functions(content: bytes) -> Mapping[str, ast.FunctionDef]:
-    """Return the functions of a file by name."""
+def _functions(content: bytes, owner: str = "") -> Mapping[str, ast.FunctionDef]:
+    """Return the functions of a file by name, or the methods of one of its classes."""
     source = content.decode("utf-8", errors="replace").removeprefix("\N{BYTE ORDER MARK}")
     with warnings.catch_warnings(action="ignore"):
-        tree = ast.parse(source)
-    return {each.name: each for each in flat(tree.body) if isinstance(each, ast.FunctionDef)}
+        body = ast.parse(source).body
+    if owner:
+        classes = [each for each in flat(body) if isinstance(each, ast.ClassDef) and each.name == owner]
+        body = classes[0].body if len(classes) == 1 else []
+    return {each.name: each for each in flat(body) if isinstance(each, ast.FunctionDef)}

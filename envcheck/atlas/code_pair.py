@@ -137,7 +137,7 @@ class CodePair(ABC, Generic[_What]):
         for entry in dict.fromkeys(line.entry for line in lines):
             of_entry = [line for line in lines if line.entry == entry]
             failing = self._failing(version, lacking, of_entry)
-            trainer = _trainer_in(entry)
+            trainer = trainer_in(entry)
             of_another = blamed.keys() - {trainer, ""} if trainer else set()
             hidden = [found for other, found in blamed.items() if other not in of_another]
             if set(failing) - set().union(*hidden):
@@ -235,7 +235,7 @@ def _dropped_for_a_while(
                 yield version
 
 
-def _trainer_in(entry: str) -> str:
+def trainer_in(entry: str) -> str:
     """Return the trainer class that an entry needs, without its last word; empty for any other entry."""
     found = _TRAINER.search(entry)
     return found[1] if found else ""

@@ -2,20 +2,21 @@
 
 Four forms are read: a requirement of a table that a loop checks, `require_version("x>=1")` at module level,
 a `raise` at module level under a test of the partner's version, and all of these in functions that a module
-calls at its top level. Checks in other functions are not read, because versions do not decide if they run.
+calls at its top level. `call_guards.py` reads the functions that users call. Checks in other functions are
+not read, because versions do not decide if they run.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
-from envcheck.atlas.called_checks import CalledChecks
+from envcheck.atlas.called_checks import CalledChecks, CalledRefusal
 from envcheck.atlas.conditions import (
     PYTHON,
     AllOf,
@@ -67,20 +68,44 @@ class ImportRefusal:
 
 def find_import_guards(package: PackageReader, partner: PackageReader) -> list[CodeGap]:
     """Return the releases of a partner that a package refuses on import, as one gap for each bound."""
+    return refused_rows(package, partner, _refusals(package), lambda _: "")
+
+
+def refused_on_import(package: PackageReader, partner: PackageReader) -> set[tuple[str, str]]:
+    """Return the pairs of a release and a release of the partner that an import refuses."""
+    return {
+        (release, lacking)
+        for gap in find_import_guards(package, partner)
+        for release in gap.releases
+        for lacking in gap.lacking
+    }
+
+
+def refused_rows(
+    package: PackageReader,
+    partner: PackageReader,
+    refusals: Iterable[tuple[str, str, ImportRefusal]],
+    kind_of: Callable[[str], str],
+) -> list[CodeGap]:
+    """Return the refusals of a partner, given as (version, entry, refusal), as one gap for each bound.
+
+    A pair of releases counts once for each kind of entry, which `kind_of` returns.
+    """
     rows: dict[tuple[str, str, tuple[str, ...]], dict[str, str]] = {}
-    blamed: set[tuple[str, str]] = set()
-    for version, entry, refusal in _refusals(package):
+    blamed: dict[str, set[tuple[str, str]]] = {}
+    for version, entry, refusal in refusals:
         if refusal.partner != partner.name:
             continue
+        hidden = blamed.setdefault(kind_of(entry), set())
         lacking = tuple(
             each
             for each in partner.by_version
-            if (version, each) not in blamed
+            if (version, each) not in hidden
             and _refuses(refusal, each, _two_alone(surroundings(package, version, partner, each)))
         )
         if lacking:
             rows.setdefault((entry, refusal.needs, lacking), {}).setdefault(version, refusal.place)
-            blamed.update((version, each) for each in lacking)
+            hidden.update((version, each) for each in lacking)
     return [
         CodeGap(
             kind=GapKind.GUARD,
@@ -94,6 +119,15 @@ def find_import_guards(package: PackageReader, partner: PackageReader) -> list[C
         )
         for (entry, needs, lacking), asking in rows.items()
     ]
+
+
+def refusals_of(found: CalledRefusal) -> Iterator[ImportRefusal]:
+    """Yield what a line of a called function refuses, for each package whose version it tests."""
+    if found.requirement:
+        yield from _required(found.requirement, found.condition, found.place)
+        return
+    for partner, bound in _bounds(found.condition):
+        yield ImportRefusal(partner, bound, "", found.condition, found.place)
 
 
 def _two_alone(beside: Surroundings) -> Surroundings:
@@ -155,14 +189,7 @@ def _called_refusals(
         if decide(condition, this_stack()) is Tri.NO:
             continue
         for found in checks.refusals(call, module, condition):
-            if found.requirement:
-                refusals = _required(found.requirement, found.condition, found.place)
-            else:
-                refusals = (
-                    ImportRefusal(partner, bound, "", found.condition, found.place)
-                    for partner, bound in _bounds(found.condition)
-                )
-            yield from (replace(each, variables=found.variables) for each in refusals)
+            yield from (replace(each, variables=found.variables) for each in refusals_of(found))
 
 
 def _module_refusals(

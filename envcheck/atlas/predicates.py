@@ -570,7 +570,7 @@ class GuardReader:
         if self._depth >= _DEEPEST:
             return OPAQUE
         self._depth += 1
-        names = self.parameters(function, values, keywords)
+        names = self._parameters(function, values, keywords)
         in_function, self._in_function = self._in_function, True
         result = self._run(function.node.body, names, function.module)
         self._depth, self._in_function = self._depth - 1, in_function
@@ -580,6 +580,12 @@ class GuardReader:
         self, function: LocalFunction, values: Sequence[SymbolValue], keywords: Mapping[str, SymbolValue]
     ) -> Names:
         """Return a function's parameters, bound to the arguments or to their defaults."""
+        self._fuel, self._depth = _FUEL, 0
+        return self._parameters(function, values, keywords)
+
+    def _parameters(
+        self, function: LocalFunction, values: Sequence[SymbolValue], keywords: Mapping[str, SymbolValue]
+    ) -> Names:
         arguments = function.node.args
         parameters = [*arguments.posonlyargs, *arguments.args]
         named = [*parameters, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]

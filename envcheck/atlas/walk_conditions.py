@@ -21,7 +21,7 @@ def is_opaque(condition: Condition) -> bool:
 
 
 def survived(test: Condition) -> Condition:
-    """Return the condition after `if test: raise`; an unreadable test is assumed not to raise."""
+    """Return the condition after `if test: raise`; one that cannot be decided is assumed not to raise."""
     after = negate(test)
     if isinstance(after, AllOf):
         return all_of(each for each in after.of if not _unsure(each))
@@ -29,7 +29,14 @@ def survived(test: Condition) -> Condition:
 
 
 def _unsure(condition: Condition) -> bool:
-    return condition == UNREADABLE or (isinstance(condition, AnyOf) and UNREADABLE in condition.of)
+    """Return whether no versions decide a condition; the class of an attribute of `self` is not known."""
+    match condition:
+        case HasName(path) | Negated(HasName(path)):
+            return path.startswith("self.")
+        case AnyOf(parts):
+            return UNREADABLE in parts
+        case _:
+            return condition == UNREADABLE
 
 
 def asks_a_class(condition: Condition) -> bool:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from envcheck.atlas.binary_gaps import find_binary_gaps
+from envcheck.atlas.call_guards import find_call_guards
 from envcheck.atlas.class_patches import find_patch_gaps
 from envcheck.atlas.entries import entries_seen_by, use_entries
 from envcheck.atlas.gaps import CodeGap
@@ -39,6 +40,7 @@ Tell = Callable[[str], None]
 READERS: tuple[Callable[[PackageReader, PackageReader], list[CodeGap]], ...] = (
     find_missing_names,
     find_import_guards,
+    find_call_guards,
     find_keyword_gaps,
     find_override_gaps,
     find_patch_gaps,
@@ -63,6 +65,7 @@ _READINGS = {
     "registered": "registrations",
     "import calls": "import_calls",
     "patches": "class_patches",
+    "call refusals": "call_guards",
 }
 """The kinds of readings of a release, each with the module that makes it.
 
@@ -70,7 +73,7 @@ A stored reading counts as long as this module, and those that it imports, conta
 """
 
 
-_OF_CALLS = ("calls", "overrides")
+_OF_CALLS = ("calls", "overrides", "call refusals")
 """The kinds of readings that begin at what users call, not at what they import."""
 
 

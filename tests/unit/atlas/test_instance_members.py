@@ -220,3 +220,9 @@ def test_callbacks_that_the_constructor_makes_run_in_a_training(
     callback = f"class {class_name}:\n    def {method}(self):\n{run}"
     found = lacked(f"self.callbacks = [{class_name}()]", head=callback)
     assert found == (FOUND if counts else {})
+
+
+@pytest.mark.parametrize("test", ["not hasattr(self.model, 'save')", "hasattr(self.args, 'old')"])
+def test_a_test_of_an_own_attribute_is_taken_not_to_raise(test: str) -> None:
+    train = f"if {test}:\n    raise NotImplementedError\nelse:\n    self.model.save()\n{{}}".format
+    assert lacked(train=train("print(self.accelerator.plan)")) == FOUND
