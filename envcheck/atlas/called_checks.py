@@ -127,7 +127,7 @@ class CalledChecks:
     def _by_users(self, function: LocalFunction | None, receiver: OwnClass | None) -> Iterator[CalledRefusal]:
         if function is None or _is_generator(function.node):
             return
-        names: Names = {each: OPAQUE for each in self.code.offers.guards.parameters(function, (), {})}
+        names: Names = dict.fromkeys(self.code.offers.guards.parameters(function, (), {}), OPAQUE)
         self._running.append(function.node.name)
         yield from self._block(
             function.node.body, _CalledSpot(function.module, names, {}, ALWAYS, receiver=receiver)
