@@ -262,7 +262,11 @@ mended, and the silent one; `after` has the five that changed.
 Sample 40, drawn by trainers, servers, builders and systems with neutral words, 2023 to 2026: 34 logs of 34
 threads from 33 repositories; of 11, frames or the last line were completed. Its rows were committed before
 `explain` ran, with the SHA-256 of the expectations and logs:
-c27f916c9be3c72b4746add6181b1bc698c3430fe1d976cd4ee955e2907ed350.
+c27f916c9be3c72b4746add6181b1bc698c3430fe1d976cd4ee955e2907ed350; one of them turned out to be of an earlier
+sample and is left out. Of the other 33, 8 were cured and of 8 more the cause was named (32 to 65 % together,
+Wilson, 95 %); 12 were unknown, 1 hidden, 2 silent, 2 wrong (2 to 20 %). The wrong answers: a module that a
+package's build lacks was called one that the environment lacks, and a release that has a name, by the
+version that the notebook's own lines show, was said to lack it.
 """
 
 from __future__ import annotations
