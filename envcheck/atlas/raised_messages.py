@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from envcheck.knowledge.raised import CHECKS
+
 _LONGEST_CONDITION = 60
 """Characters of a condition. A longer one is cut."""
 
@@ -104,6 +106,21 @@ def _of_simple_statement(statement: ast.stmt, scope: _Scope) -> Iterator[RaisedM
             yield from _message(name, statement.exc.args[0], scope.condition, scope)
     elif isinstance(statement, ast.Assert) and statement.msg is not None:
         yield from _message("AssertionError", statement.msg, f"unless {_source(statement.test)}", scope)
+    elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+        yield from _of_check(statement.value, scope)
+
+
+def _of_check(call: ast.Call, scope: _Scope) -> Iterator[RaisedMessage]:
+    """Yield the message of a call of a function that raises it unless a condition holds."""
+    name = CHECKS.get(_last_name(call.func), "")
+    if not name or len(call.args) != len(("condition", "message")):
+        return
+    condition, said = call.args
+    text = said.body if isinstance(said, ast.Lambda) else said  # written only if it is raised
+    always = isinstance(condition, ast.Constant) and not condition.value
+    if isinstance(text, ast.Constant | ast.JoinedStr | ast.BinOp | ast.Call):
+        above = scope.condition if always else f"unless {_source(condition)}"
+        yield from _message(name, text, above, scope)
 
 
 def _keep_text(target: ast.expr, value: ast.expr, scope: _Scope) -> None:

@@ -28,6 +28,20 @@ _PLACE = "{}"
 _CUT = "…"
 _PARTS = 4
 
+CHECKS = {
+    "_p_assert": "AssertionError",
+    "_assert": "AssertionError",
+    "_check": "RuntimeError",
+    "_check_value": "ValueError",
+    "_check_type": "TypeError",
+    "_check_index": "IndexError",
+    "_check_not_implemented": "NotImplementedError",
+}
+"""Functions of torch that raise the text in their second argument unless the first one holds, and what.
+
+Others write a function of such a name for a check of their own, whose second argument is no text.
+"""
+
 _LEAST_LETTERS = 18
 """Letters that the fixed parts of a template share with a message."""
 

@@ -605,7 +605,8 @@ def _on_messages(
             rows = tuple(found for found in rows if raised.is_certain(found.row))
         if rows:
             here = any(f"/{place}".endswith(f"/{found.row.file}") for found in rows)
-            moved = bool(text.shown and of_package and not here)
+            by_check = text.place is not None and text.place.name in raised.CHECKS
+            moved = bool(text.shown and of_package and not here and not by_check)
             return LibraryAnswer(raises=tuple(found._replace(moved=moved) for found in of_log or rows))
     return None
 

@@ -43,6 +43,36 @@ def test_forms_of_messages(statement: str, condition: str, template: str) -> Non
     assert (found.condition, found.template) == (condition, template)
 
 
+@pytest.mark.parametrize(
+    ("call", "exception", "condition"),
+    [
+        (
+            "_p_assert(x.grad is None, f'Expects no gradient of {x} here')",
+            "AssertionError",
+            "unless x.grad is None",
+        ),
+        ("torch._check(n > 0, lambda: f'Expects no gradient of {x} here')", "RuntimeError", "unless n > 0"),
+        ("_p_assert(False, f'Expects no gradient of {x} here')", "AssertionError", ""),
+    ],
+)
+def test_functions_that_raise_their_text(call: str, exception: str, condition: str) -> None:
+    (found,) = messages(call)
+
+    assert found == (exception, "Expects no gradient of {} here", "", condition)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "_check(path, self.folder)",
+        "check(x, 'a text of several words here')",
+        "self._check('one text of it')",
+    ],
+)
+def test_functions_with_a_like_name_raise_nothing(call: str) -> None:
+    assert messages(call) == []
+
+
 def test_short_and_unknown_messages_are_left_out() -> None:
     assert messages("raise ValueError(text)\nraise KeyError('no key')\nraise SystemExit(1)") == []
 
