@@ -123,6 +123,7 @@ def diagnose(
         for number, event in enumerate(log.events)
         if (cause := _failure(event, [match for match in matches if match.event == number]))
         and not _is_said_again(cause, log, told)
+        and not (event.form is not None and event.form.last and cause.match is None and _went_on(event, log))
     ]
     before_end = [failure for failure in failures if failure.event.again <= log.completed]
     failures = [failure for failure in failures if failure not in before_end]
@@ -352,6 +353,15 @@ def _was_in_library(event: Event) -> bool:
 
 
 _FILE = re.compile(r'File "([^"\n]{1,1000})", line')
+
+
+_AFTER_THE_LAST = 3
+"""Lines below the last thing that a program said of an error, at most: an empty line, a prompt, a summary."""
+
+
+def _went_on(event: Event, log: Log) -> bool:
+    """Return whether a program printed more than a few lines after a line that states an error."""
+    return log.lines - event.numbers[0] > _AFTER_THE_LAST
 
 
 def _same_end(event: Event, other: Event) -> bool:

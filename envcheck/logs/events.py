@@ -44,7 +44,7 @@ class FailureForm(NamedTuple):
 
     `aside` marks what a run may print without failing: it counts only if nothing else in the log failed.
     `closing` marks what only reports that a build failed, whose reason another line tells. `telling` says
-    that the meaning tells more at first sight than the line.
+    that the meaning tells more at first sight than the line. `last` marks what counts only at a log's end.
     """
 
     kind: str = "unknown"
@@ -53,6 +53,7 @@ class FailureForm(NamedTuple):
     aside: bool = False
     closing: bool = False
     telling: bool = False
+    last: bool = False
 
 
 class Event(NamedTuple):

@@ -57,6 +57,9 @@ def _labelled(header: str) -> re.Pattern[str] | None:
     return re.compile(f"{label}(?:{re.escape(found[2])}|\\s*$)")
 
 
+_FIRST_FRAME = re.compile(r'\s+File "')
+
+
 class _Passage:
     """Lines around a word that was found."""
 
@@ -87,7 +90,9 @@ def _stated(passage: _Passage, ranks: tuple[str, ...]) -> Iterator[Event]:
     ends = [*(at for at, _ in passage.statements[1:]), len(passage.lines)]
     for (at, said), end in zip(passage.statements, ends, strict=False):
         lines = passage.lines[at : at + 1] if said.ended else passage.lines[at:end]
-        source, marked = source_above([text for _, text in passage.lines[:at]])
+        above = [text for _, text in passage.lines[:at]]
+        source, marked = source_above(above)
+        source = source or _quoted_source(above, lines[0][1])
         exceptions = tuple(one._replace(source=source, marked=marked) for one in said.exceptions)
         yield Event(
             "ended" if said.ended else "stated",
@@ -98,6 +103,20 @@ def _stated(passage: _Passage, ranks: tuple[str, ...]) -> Iterator[Event]:
             said.code,
             form=said.form,
         )
+
+
+_CODE = re.compile(
+    r"\s{4,40}(?=(?:raise|return|assert|await|yield|import|from|for|if|with) "
+    r"|[\w.]{1,80}(?:\[.{1,60}\])? [-+*/|]?= "
+    r"|[\w.]{1,80}\()(?P<code>\S.{0,400})$"
+)
+"""A line of code as Python shows it below a frame."""
+
+
+def _quoted_source(above: Sequence[str], exception: str) -> str:
+    """Return the line of code right above an exception, whose frame somebody left out; empty without one."""
+    found = _CODE.match(above[-1]) if above and not exception[:1].isspace() else None
+    return found["code"].rstrip() if found else ""
 
 
 def _with_message_below(
@@ -200,6 +219,7 @@ class LineReader:
             stream = self._streams.setdefault(key, _Stream(rank))
         self._line_count += 1
         stream.last_line = self._line_count
+        self._adopt_header(stream, number, text)
         self._read(stream, number, text)
         if stream.traceback or stream.passage:
             self._open.add(key)
@@ -235,6 +255,18 @@ class LineReader:
         elif traceback is None or not traceback.take(number, text):
             self._read_outside(stream, number, text)
         stream.recent.append((number, text))
+
+    def _adopt_header(self, stream: _Stream, number: int, text: str) -> None:
+        """Take over the header in the line above, if it lost the prefix that the frames below it have.
+
+        So it does where somebody began to copy behind the prefix.
+        """
+        if not (stream.ranks and _FIRST_FRAME.match(text)) or stream.traceback is not None:
+            return
+        bare = self._streams.get("")
+        if bare is not None and bare.traceback is not None and bare.traceback.numbers == [number - 1]:
+            self._close_passage(stream)
+            stream.traceback, bare.traceback = bare.traceback, None
 
     def _take_header(self, stream: _Stream, number: int, text: str) -> None:
         if stream.traceback is None or not stream.traceback.continues_with(text):

@@ -71,6 +71,7 @@ class MissingName(NamedTuple):
     `asks` it is only known that its lazy import failed: a package that it imports may be the one that asks.
     `unpickled` says that the module is that of an object which was read from another process or a file.
     `tree` is the folder from which a half imported package comes, if it is none of installed packages.
+    `built` says that a package is built from its source, and that the code of the build needs the module.
     """
 
     kind: str
@@ -89,6 +90,7 @@ class MissingName(NamedTuple):
     lazily: bool = False
     unpickled: bool = False
     tree: str = ""
+    built: bool = False
 
     @property
     def plain_word(self) -> bool:
@@ -153,9 +155,16 @@ def missing_name(event: Event, tables: Mapping[str, Sequence[Mapping[str, Any]]]
                     asker=_file_of_project(raised.place, event.text) if own else "",
                     lazily=bool(lazily),
                     unpickled=unpickled,
+                    built=kind == "module" and _OF_BUILD.search(event.text) is not None,
                 )
     return None
 
+
+_OF_BUILD = re.compile(
+    r"[/\\]setuptools[/\\]build_meta\.py\"|[/\\]pyproject_hooks[/\\]|<pip-setuptools-caller>"
+    r"|[/\\](?:pip-install-|pip-req-build-|pip-build-env-|sdists-v\d)"
+)
+"""A frame of the tools that build a package from its source, or a path below which they build it."""
 
 _WHOLE_IMPORT = re.compile(r"(?:from|import) [^(*\\]*[^(*\\,\s]$")
 

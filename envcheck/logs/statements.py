@@ -186,7 +186,13 @@ class StatementPatterns:
                 said = name.endswith(meaning.exception) and self._match(meaning.pattern, message, folded)
                 if said and meaning.may_be_of(raised, text):
                     return meaning.form
-        return self._unknown_model_type(raised)
+        return self._of_process(raised) or self._unknown_model_type(raised)
+
+    def _of_process(self, raised: Raised) -> FailureForm | None:
+        """Return what the exit code of a process means that an exception reports; None if nothing."""
+        found = _EXIT_STATUS.search(raised.message[-_TAIL:]) if raised.name.endswith(_OF_PROCESS) else None
+        form = self.ending(int(found[1])) if found is not None else None
+        return form if form is not None and form.means else None
 
     def general_meaning(self, raised: Raised) -> FailureForm | None:
         """Return what failures of this class usually mean, the likeliest cause first; None without a row."""
@@ -234,7 +240,8 @@ class StatementPatterns:
         for candidate in (bare, text.lstrip()):
             if self._any.match(candidate):
                 stated = self._of_form(candidate)
-                only_an_error = stated is not None and stated.form == FailureForm(aside=True)
+                bare_form = stated.form._replace(last=False) if stated is not None else None
+                only_an_error = bare_form == FailureForm(aside=True)
                 return (self._mentioned(text) if only_an_error else None) or stated
         return self._mentioned(text)
 
@@ -283,6 +290,10 @@ class StatementPatterns:
                 return Statement(aside, (Raised(name, quoted[0], None),))
         return None
 
+
+_OF_PROCESS = "CalledProcessError"
+_EXIT_STATUS = re.compile(r"returned non-zero exit status (-?\d{1,10})\.?$")
+_TAIL = 60  # characters of the end of such a message: the command before it may be long
 
 _REFUSED_TYPE = re.compile(
     r".{0,80}you are trying to load has model type `([\w.-]+)` but Transformers does not recognize"
@@ -348,4 +359,5 @@ def _form(row: Mapping[str, Any]) -> FailureForm:
         aside=row.get("aside", False),
         closing=row.get("closing", False),
         telling=row.get("telling", False),
+        last=row.get("last", False),
     )

@@ -35,10 +35,10 @@ def with_kind_of_missing(cause: Cause, missing: MissingAnswer) -> Cause:
     between_packages = bool(name.asks and name.lacks and name.asks != name.lacks)
     if (kind := _kind_by_import(cause, missing)) is not None:
         return cause._replace(kind=kind)
-    if missing.is_of_another_python:
+    if missing.is_of_another_python and not name.built:
         return cause._replace(kind="open")
     if name.kind == "module" and not name.installed:
-        return cause._replace(kind="missing") if name.asks or missing.is_known else cause
+        return cause._replace(kind="missing") if name.asks or name.built or missing.is_known else cause
     known_to_differ = bool(missing.rules or missing.ranges)
     if _may_be_another_module(name) and not known_to_differ:
         return cause._replace(kind="unknown")

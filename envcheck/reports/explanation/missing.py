@@ -41,6 +41,8 @@ def _advice(answer: MissingAnswer, cause: Cause, explanation: Explanation) -> It
                 "arguments or a class of arguments of your own, which may be of another release: remove it "
                 "there, or install the release of the code that knows it"
             )
+    elif missing.built and not missing.installed:
+        yield _on_build(missing)
     elif missing.installed:
         yield from _advice_on_part(answer, cause)
     elif answer.is_of_another_python:
@@ -56,9 +58,6 @@ def _advice(answer: MissingAnswer, cause: Cause, explanation: Explanation) -> It
             "; if pip finds none for Windows, its wheels are for Linux (triton's are: WSL, or triton-windows)"
             * windows
         )
-    elif missing.kind == "module" and cause.place and _BUILT.search(cause.place.file):
-        first = f"install {missing.lacks} first (python -m pip install {missing.lacks})"
-        yield f"{first}: without build isolation, a package is built with what is installed"
 
 
 def _advice_on_part(answer: MissingAnswer, cause: Cause) -> Iterator[str]:
@@ -104,8 +103,15 @@ _ON_UNPICKLED = (
     "folder on PYTHONPATH; for a file, run where the code that wrote it can be imported"
 )
 
-_BUILT = re.compile(r"[/\\](?:pip-install-|pip-req-build-|sdists-v\d)")
-"""Part of the path of a package that pip or uv builds from its source."""
+
+def _on_build(missing: MissingName) -> str:
+    """Return what to do about a module that the code of a package's build lacks."""
+    return (
+        f"install {missing.lacks} into the environment first (python -m pip install {missing.lacks}, or uv "
+        "pip install), then the package with --no-build-isolation, which builds with what is installed: in a "
+        "build environment of its own, only what the package declares is there"
+    )
+
 
 _DRIVE = re.compile(r"[A-Za-z]:[/\\]")
 """The start of a path on Windows."""
@@ -374,6 +380,8 @@ def _not_installed(answer: MissingAnswer, asks: str) -> str:
     package = "" if guessed or missing.lacks == missing.module else f", of the package {missing.lacks}"
     unknown = "" if answer.is_known or missing.asks else ", if it is not a file of yours"
     named = f"{missing.module}{package}{unknown}"
+    if missing.built and asks in ("", missing.lacks):
+        return f"the build of a package imports {missing.module}, which is not there where it is built"
     if answer.listed:
         return (
             f"{missing.lacks} {answer.listed} is installed, and the Python that ran finds no {missing.module}"
