@@ -7,6 +7,7 @@ line that did not fit goes on in the next row.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 
 LONGEST_COPY = 1 << 20
@@ -27,6 +28,8 @@ def unfolded(data: bytes) -> bytes:
     What a line was joined with becomes an empty line, so that the other lines keep their numbers.
     """
     rows = data.decode("utf-8", "surrogateescape").split("\n")
+    if joined_panes := _without_other_pane(rows):
+        return "\n".join(joined_panes).encode("utf-8", "surrogateescape")
     width = max(map(len, rows))
     if width not in _WIDTHS or not _is_copy(rows, width):
         return data
@@ -40,6 +43,41 @@ def unfolded(data: bytes) -> bytes:
             whole = number
             joined.append(row)
     return "\n".join(joined).encode("utf-8", "surrogateescape")
+
+
+_BLANKS = re.compile(r"(?<=\S) {20,}(?=\S)")
+_LEAST_BROKEN = 2  # lines that have to be broken at the same column
+_NARROWEST = 40  # columns of a pane; the first column of a table may be as wide as a narrower one
+
+
+def _without_other_pane(rows: Sequence[str]) -> list[str]:
+    """Return the lines of a terminal's left pane, if they hold the blanks of the pane beside it, else nothing.
+
+    A line that did not fit into the pane goes on one width of the whole screen later, in the same line of the
+    copy: `site-packages/tr`, blanks, `l/trainer`.
+    """
+    broken = [(row, found) for row in rows if (found := _BLANKS.search(row))]
+    screens = Counter(found.end() for _, found in broken)
+    screen, lines = screens.most_common(1)[0] if screens else (0, 0)
+    if lines < _LEAST_BROKEN or screen not in _WIDTHS:
+        return []
+    pane = max(found.start() for _, found in broken if found.end() == screen)
+    at_screen = (row for row, found in broken if found.end() == screen)
+    of_pane = {row for row in at_screen if _is_of_pane(row, pane, screen)}
+    if len(of_pane) < _LEAST_BROKEN or pane < _NARROWEST:
+        return []
+    return ["".join(part[:pane] for part in _parts(row, screen)) if row in of_pane else row for row in rows]
+
+
+def _is_of_pane(row: str, pane: int, screen: int) -> bool:
+    """Return whether every part of a line fills the pane but the last, and leaves the other pane blank."""
+    parts = _parts(row, screen)
+    full = all(len(part[:pane].rstrip()) >= pane - 1 for part in parts[:-1])
+    return full and not any(part[pane:].strip() for part in parts)
+
+
+def _parts(row: str, size: int) -> list[str]:
+    return [row[at : at + size] for at in range(0, len(row), size)]
 
 
 def _is_copy(rows: Sequence[str], width: int) -> bool:

@@ -72,7 +72,8 @@ def _answer_lines(cause: Cause, explanation: Explanation, *, in_full: bool) -> I
     yield from _form_lines(cause, explanation)
     yield from missing_lines(explanation)
     means = cause.event.form is not None and cause.event.form.means and not in_full
-    if explanation.library is not None and not (means and explanation.library.raises):
+    told = means and not explanation.refused  # of a refused value, the check that refused it says more
+    if explanation.library is not None and not (told and explanation.library.raises):
         message = cause.event.exceptions[0].message if cause.event.exceptions else ""
         yield from library_lines(explanation.library, explanation.report.inventory, message)
     for found in explanation.probable[:FEW]:
@@ -258,7 +259,7 @@ def _form_lines(cause: Cause, explanation: Explanation) -> Iterator[str]:
         yield f"    advice  {_ON_ABSENT}"
     elif clashing and what_is_asked(clashing[0]).startswith(ASKS_PYTHON):
         yield f"    advice  {_ON_PYTHON}"
-    elif form.advice and (_is_open(cause) or not explanation.refused):
+    elif form.advice and (_is_open(cause) or form.telling or not explanation.refused):
         yield f"    advice  {form.advice}"
 
 

@@ -165,3 +165,13 @@ def test_a_check_of_fsdp_is_said_to_be_where_it_is_written(explained: Explain) -
 
     assert "FullyShardedDataParallel.forward" in told
     assert "in another file" not in told
+
+
+def test_a_refused_configuration_is_said_to_be_refused_by_the_check_that_did(explained: Explain) -> None:
+    said = "pydantic_core._pydantic_core.ValidationError: 1 validation error for ModelConfig\n"
+    refused = f"{said}  Value error, No model architectures are specified [type=value_error, input_value=1]\n"
+    told = answer(explained(f"{traceback('', (f'{SITE}/vllm/engine/arg_utils.py', 9, 'f', 'g()'))}{refused}"))
+
+    assert "config.json of the model" in told.splitlines()[0]
+    assert "hf_overrides" in told
+    assert "vllm/model_executor/models/registry.py" in told

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from envcheck.logs.hard_wraps import unfolded
-from tests.support.logs import Explain, answer, cause_of
+from tests.support.logs import SITE, Explain, answer, cause_of, traceback
 
 WIDTH = 79
 LOG = (
@@ -83,3 +83,33 @@ def test_a_message_that_was_broken_at_a_space_is_recognized(explained: Explain) 
     assert "peft-torchao-too-old" in whole
     assert "peft-torchao-too-old" in broken
     assert "peft-torchao-too-old" not in other
+
+
+def _beside_another_pane(log: str, pane: int, screen: int) -> str:
+    """Return a log as a terminal with two panes copies it: each line in pieces, with blanks between them."""
+    lines = []
+    for line in log.splitlines():
+        pieces = [line[at : at + pane] for at in range(0, len(line), pane)]
+        lines.append("".join(f"{piece:{screen}}" for piece in pieces).rstrip())
+    return "\n".join(lines) + "\n"
+
+
+_WIDE = traceback(
+    "ValueError: The global train batch size (1 x 1) must be evenly divisible by the number of generations "
+    "per prompt (16). Given the current train batch size, the valid values are: [].",
+    (f"{SITE}/trl/trainer/grpo_trainer.py", 346, "__init__", "raise ValueError("),
+)
+
+
+def test_lines_that_go_on_behind_the_blanks_of_another_pane_are_joined() -> None:
+    assert unfolded(_beside_another_pane(_WIDE, 60, 165).encode()) == _WIDE.encode()
+
+
+def test_the_columns_of_a_table_stay_apart() -> None:
+    rows = [
+        f"{name:<90}{size}" for name, size in (("model-00001.safetensors", 9), ("model-00002.safetensors", 8))
+    ]
+    wide = [f"{'x' * length:<100}{length}" for length in (60, 45, 70)]
+
+    for table in (rows, wide):
+        assert unfolded("\n".join(table).encode()) == "\n".join(table).encode()
