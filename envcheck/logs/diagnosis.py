@@ -124,6 +124,7 @@ def diagnose(
         if (cause := _failure(event, [match for match in matches if match.event == number]))
         and not _is_said_again(cause, log, told)
         and not (event.form is not None and event.form.last and cause.match is None and _went_on(event, log))
+        and not (cause.match is None and event.first < log.trained_until and _tries_import(event))
     ]
     before_end = [failure for failure in failures if failure.event.again <= log.completed]
     failures = [failure for failure in failures if failure not in before_end]
@@ -581,7 +582,11 @@ def _is_aside(cause: Cause) -> bool:
     return cause.match is None or cause.match.score < _SPECIFIC
 
 
-_ASKS_FOR_PACKAGE = re.compile(r"_?(?:is|has|check)_\w+_(?:available|installed|supported)$")
+_ASKS_FOR_PACKAGE = re.compile(
+    r'File "([^"\n]{1,1000})", line \d+, in _?(?:is|has|check)_\w+_(?:available|installed|supported)$',
+    re.MULTILINE,
+)
+"""A frame of a function that tells whether a package is there; the import may fail in a file below it."""
 
 
 def _tries_import(event: Event) -> bool:
@@ -590,4 +595,5 @@ def _tries_import(event: Event) -> bool:
     if last is None or last.place is None or own_code(last.place):
         return False
     missing = last.name.endswith(("ImportError", "ModuleNotFoundError"))
-    return missing and _ASKS_FOR_PACKAGE.match(last.place.name) is not None
+    asking = (Frame(found[1], 0, "") for found in _ASKS_FOR_PACKAGE.finditer(event.text))
+    return missing and not all(map(own_code, asking))

@@ -51,7 +51,7 @@ _NARROWEST = 40  # columns of a pane; the first column of a table may be as wide
 
 
 def _without_other_pane(rows: Sequence[str]) -> list[str]:
-    """Return the lines of a terminal's left pane, if they hold the blanks of the pane beside it, else nothing.
+    """Return the lines of a terminal's left pane without the blanks of the pane beside it, or nothing.
 
     A line that did not fit into the pane goes on one width of the whole screen later, in the same line of the
     copy: `site-packages/tr`, blanks, `l/trainer`.

@@ -175,3 +175,39 @@ def test_a_refused_configuration_is_said_to_be_refused_by_the_check_that_did(exp
     assert "config.json of the model" in told.splitlines()[0]
     assert "hf_overrides" in told
     assert "vllm/model_executor/models/registry.py" in told
+
+
+_TRIED = traceback(
+    "ModuleNotFoundError: No module named 'triton'",
+    (
+        f"{SITE}/xformers/__init__.py",
+        55,
+        "_is_triton_available",
+        "from xformers.triton.softmax import softmax",
+    ),
+    (f"{SITE}/xformers/triton/softmax.py", 11, "<module>", "import triton"),
+)
+
+
+def test_a_package_that_was_only_tried_is_no_failure_of_a_run_that_trains_on(explained: Explain) -> None:
+    steps = "steps:   0%| 2/3000 [08:01<200:30:00, 240.76s/it, avr_loss=0.12]\n"
+    asked = _TRIED.replace("_is_triton_available", "main").replace(
+        f"{SITE}/xformers/__init__.py", "/srv/a.py"
+    )
+
+    assert explained(f"{_TRIED}{steps}").code == NOTHING
+    assert explained(_TRIED).code != NOTHING
+    assert explained(f"{asked}{steps}").code != NOTHING
+
+
+def test_a_compiler_that_triton_found_is_told_by_its_system(explained: Explain) -> None:
+    ends = "'-O3', '-shared']' returned non-zero exit status 1."
+    linux = explained(f"subprocess.CalledProcessError: Command '['/usr/bin/gcc', '/tmp/x/main.c', {ends}\n")
+    windows = explained(
+        f"subprocess.CalledProcessError: Command '['C:\\\\MinGW\\\\gcc.EXE', 'C:\\\\T\\\\main.c', {ends}\n"
+    )
+    other = explained(f"subprocess.CalledProcessError: Command '['/usr/bin/gcc', '/srv/mine.c', {ends}\n")
+
+    assert "python3-dev" in answer(linux)
+    assert "triton-windows" in answer(windows)
+    assert "Triton" not in answer(other)
