@@ -123,9 +123,9 @@ def diagnose(
         for number, event in enumerate(log.events)
         if (cause := _failure(event, [match for match in matches if match.event == number]))
         and not _is_said_again(cause, log, told)
-        and not (event.form is not None and event.form.last and cause.match is None and _went_on(event, log))
         and not (cause.match is None and event.first < log.trained_until and _tries_import(event))
     ]
+    failures = _without_last_words(failures, matches, log)
     before_end = [failure for failure in failures if failure.event.again <= log.completed]
     failures = [failure for failure in failures if failure not in before_end]
     follows = [failure for failure in failures if failure.kind == "consequence"]
@@ -300,6 +300,7 @@ def _home(hits: Mapping[int, Mapping[int, int]], events: Sequence[Event]) -> int
         index
         for index in hits
         if events[index].what in ("raised", "stated")
+        and not _is_last_word(events[index])
         and passage.first <= events[index].first
         and events[index].last <= passage.last
     ]
@@ -354,6 +355,18 @@ def _was_in_library(event: Event) -> bool:
 
 
 _FILE = re.compile(r'File "([^"\n]{1,1000})", line')
+
+
+def _without_last_words(failures: list[Cause], matches: Sequence[Match], log: Log) -> list[Cause]:
+    """Return the failures without lines that count only at the end of a log which tells of no other one."""
+    others = [one for one in failures if one.match is not None or not _is_last_word(one.event)]
+    if others or any(match.signature.kind != "harmless" for match in matches):
+        return others
+    return [failure for failure in failures if not _went_on(failure.event, log)]
+
+
+def _is_last_word(event: Event) -> bool:
+    return event.form is not None and event.form.last
 
 
 _AFTER_THE_LAST = 3

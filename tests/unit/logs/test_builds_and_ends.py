@@ -89,6 +89,15 @@ def test_a_log_that_ends_with_an_error_is_not_silent(line: str, explained: Expla
     assert goes_on.code == NOTHING
 
 
+def test_the_last_line_of_a_log_may_be_a_known_failure(explained: Explain) -> None:
+    known = (
+        "Failed to allocate: CUDA out of memory. Tried to allocate 2.00 GiB (GPU 3; 79.15 GiB total capacity)"
+    )
+    found = explained(f"10:00:01 INFO     Start\n10:00:02 ERROR    {known}\n")
+
+    assert found.code == FAILED
+
+
 def test_the_last_line_of_a_log_gives_way_to_an_exception(explained: Explain) -> None:
     found = explained(f"{traceback('KeyError: 1', ('/srv/a.py', 3, 'main', 'row[1]'))}{_REFUSED}\n")
 
