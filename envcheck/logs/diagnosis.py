@@ -125,7 +125,7 @@ def diagnose(
         and not _is_said_again(cause, log, told)
         and not (cause.match is None and event.first < log.trained_until and _tries_import(event))
     ]
-    failures = _without_last_words(failures, matches, log)
+    failures = _without_last_words(failures, log)
     before_end = [failure for failure in failures if failure.event.again <= log.completed]
     failures = [failure for failure in failures if failure not in before_end]
     follows = [failure for failure in failures if failure.kind == "consequence"]
@@ -136,7 +136,7 @@ def diagnose(
     follows += (stops := [cause for cause in causes if _is_stop(cause, causes)])
     causes = [cause for cause in causes if cause not in (*aborts, *stops)]
     first = _first_cause(log, causes)
-    if first is None or _says_only_that_it_failed(first):
+    if first is None or _is_last_word(first.event) or _says_only_that_it_failed(first):
         first = (
             _passage_cause(log, matches, failed=first is not None) or _error_of_a_tool(first, causes) or first
         )
@@ -267,6 +267,8 @@ def _matches(
     for signature in signatures:
         hits = {number: match_positions(signature, texts) for number, texts in enumerate(texts_of)}
         hits = {number: texts for number, texts in hits.items() if texts}
+        told = {number: texts for number, texts in hits.items() if not _is_last_word(events[number])}
+        hits = told or hits  # the passage around a last word has its line as well
         matched = {text for texts in hits.values() for text in texts}
         if not matched:
             continue
@@ -300,7 +302,6 @@ def _home(hits: Mapping[int, Mapping[int, int]], events: Sequence[Event]) -> int
         index
         for index in hits
         if events[index].what in ("raised", "stated")
-        and not _is_last_word(events[index])
         and passage.first <= events[index].first
         and events[index].last <= passage.last
     ]
@@ -357,12 +358,10 @@ def _was_in_library(event: Event) -> bool:
 _FILE = re.compile(r'File "([^"\n]{1,1000})", line')
 
 
-def _without_last_words(failures: list[Cause], matches: Sequence[Match], log: Log) -> list[Cause]:
+def _without_last_words(failures: list[Cause], log: Log) -> list[Cause]:
     """Return the failures without lines that count only at the end of a log which tells of no other one."""
-    others = [one for one in failures if one.match is not None or not _is_last_word(one.event)]
-    if others or any(match.signature.kind != "harmless" for match in matches):
-        return others
-    return [failure for failure in failures if not _went_on(failure.event, log)]
+    others = [failure for failure in failures if not _is_last_word(failure.event)]
+    return others or [failure for failure in failures if not _went_on(failure.event, log)]
 
 
 def _is_last_word(event: Event) -> bool:

@@ -130,8 +130,8 @@ def missing_answer(
 
 
 def _read_since(missing: MissingName, presence: Presence) -> str:
-    """Return the first release that was read, if all that were have a name and older ones are published."""
-    if presence.answer is not InReleases.EVERY:
+    """Return the first release that was read, if all or none of them have a name and older ones exist."""
+    if presence.answer not in (InReleases.EVERY, InReleases.NONE):
         return ""
     from envcheck.commands.atlas_tables import release_table
 

@@ -178,6 +178,8 @@ def _advice_on_no_release(answer: MissingAnswer) -> str:
     if answer.spelt:
         return f"{missing.module} spells it {answer.spelt}: correct the name, or the file that holds it"
     fork = f"a fork or an unreleased version of {missing.lacks}"
+    if answer.read_since:
+        fork = f"{missing.lacks} before {answer.read_since}, {fork}"
     hidden = f", or a file or folder of yours named {root} hides the package" * missing.of_any_module
     if missing.asks and not _of_itself(missing):
         return (
@@ -356,6 +358,8 @@ def _in_every_or_no_release(answer: MissingAnswer, asks: str) -> str:
     first, last = answer.published.ends
     if answer.in_no_release:
         none = f"no release of {missing.lacks} ({first} to {last}) has"
+        if answer.read_since:
+            none = f"no release of {missing.lacks} from {first} on has"
         return f"{wanted} {none}" if asks else f"{none} {what}"
     module = "the module" if missing.kind != "module" else ""
     among = f" that has {module}" if module and answer.published.spans != (answer.published.ends,) else ""

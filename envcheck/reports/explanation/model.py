@@ -37,7 +37,7 @@ class MissingAnswer(NamedTuple):
     with their releases in words. `in_some_cases` says that the module takes it from one below it in some
     cases, and `spelt` is its name of the module if only upper and lower case differ. `wrote_lines` says that
     the package that is said not to be there wrote lines of the log. `read_since` is the first release whose
-    names are known, if there are older ones, which may lack what all of these have.
+    names are known, if there are older ones, which may lack what all of these have, or have what none has.
     """
 
     missing: MissingName

@@ -220,3 +220,20 @@ def test_a_compiler_that_triton_found_is_told_by_its_system(explained: Explain) 
     assert "python3-dev" in answer(linux)
     assert "triton-windows" in answer(windows)
     assert "Triton" not in answer(other)
+
+
+def test_a_name_that_no_release_which_was_read_has_may_be_one_of_an_older_release(explained: Explain) -> None:
+    of_models = answer(explained("ModuleNotFoundError: No module named 'diffusers.models.cross_attention'\n"))
+    of_peft = answer(explained("ImportError: cannot import name 'nosuch' from 'peft'\n"))
+
+    assert "no release of diffusers from 0.25.0 on has" in of_models
+    assert "written for diffusers before 0.25.0" in of_models
+    assert "before" not in of_peft.partition("✗")[0]
+
+
+def test_the_names_of_diffusers_tell_where_a_module_was(explained: Explain) -> None:
+    moved = answer(explained("AttributeError: module diffusers.models has no attribute unet_2d_condition\n"))
+    new = answer(explained("ModuleNotFoundError: No module named 'diffusers.models.attention_dispatch'\n"))
+
+    assert "diffusers up to 0.28.2" in moved
+    assert "diffusers from 0.35.0 on" in new
