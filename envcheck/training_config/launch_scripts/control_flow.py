@@ -176,7 +176,7 @@ class ControlFlow:
         the script starts nothing otherwise, this applies to a branch that returns too.
         """
         launched = len(self.simple_commands.launched)
-        inner = Scope(scope)
+        inner = Scope(scope, certain=scope.certain)
         status = self.node(branches[chosen].node, inner)
         if inner.ended_by in self.session.passed_over and len(self.simple_commands.launched) == launched:
             rest = branches[:chosen] + branches[chosen + 1 :]

@@ -263,7 +263,8 @@ class SimpleCommands:
         if scope.get(PRINTED) is not None:
             printing.follow_printing(program, fields, command, scope, self.expander)
         self._collect(name, self._with_program_file(program, fields, command, scope), scope, own)
-        return None
+        found = self.written.contains(fields, command.at) if program == "grep" else None
+        return None if found is None else Tri.of(found)
 
     def _with_environment(self, scope: Scope, own: Mapping[str, Variable]) -> Scope:
         """Return a scope for another shell with the variables set for it.
@@ -312,7 +313,7 @@ class SimpleCommands:
         self.session.spend(len(program))
         found = self.session.written_by(program, words, environment, self.written.text_beside, command.at)
         for name, content in found.items():
-            self.written.replace(name, content, command.at, certain=scope.outer is None)
+            self.written.replace(name, content, command.at, certain=scope.certain)
 
     def _collect(self, name: str, fields: list[Value], scope: Scope, own: Mapping[str, Variable]) -> None:
         """Collect a command if it is one of those looked for; note one that begins with an option."""
@@ -447,7 +448,7 @@ class SimpleCommands:
 
     def _call(self, name: str, fields: list[Value], scope: Scope) -> Tri | None:
         """Follow the body of a function."""
-        inner = Scope(scope)
+        inner = Scope(scope, certain=scope.certain)
         inner.arguments = fields[1:]
         with self.session.call():
             status = self.follower.node(self.session.functions[name], inner)

@@ -10,6 +10,7 @@ from envcheck.training_config.launch_scripts import arithmetic
 
 _MAX_TEXT = 10_000  # characters that a filter is applied to
 _MOST_REPETITIONS = 1  # in a pattern of `sed`: with two, a long line takes a time that is quadratic
+_MOST_AT_THE_START = 2  # in one that matches only at the beginning of a line
 _MAX_NUMBERS = 200  # that `seq` prints
 _PRINTED_NUMBER = re.compile(r"\s*print\((int\()?([\d\s()*+/-]+?)\)?\)\s*")
 _ESCAPES = {"\\n": "\n", "\\t": "\t", "\\\\": "\\"}
@@ -167,16 +168,16 @@ def _sed(text: str, arguments: Sequence[str]) -> str | None:
         rest = expression.strip()
         while rest:
             found = _REPLACEMENT.match(rest)
-            if found is None or not _LITERAL.fullmatch(found["pattern"]) or not _WORDS.fullmatch(found["by"]):
+            if found is None or not _WORDS.fullmatch(found["by"]):
                 return None
-            if found["pattern"].count("*") > _MOST_REPETITIONS:
+            known, by = _as_python(found["pattern"]), found["by"].replace(r"\/", "/")
+            if known is None:
                 return None
-            pattern, by = found["pattern"].replace(r"\/", "/"), found["by"].replace(r"\/", "/")
             count = 0 if "g" in found["flags"] else 1
-            if not count and re.fullmatch(pattern, ""):  # sed and Python replace other empty matches
+            if not count and re.fullmatch(known, ""):  # sed and Python replace other empty matches
                 return None
             lines = text.split("\n")
-            text = "\n".join(re.sub(pattern, lambda _, by=by: by, line, count=count) for line in lines)
+            text = "\n".join(re.sub(known, by, line, count=count) for line in lines)
             rest = rest[found.end() :].lstrip("; \n")
     return text
 
@@ -185,8 +186,41 @@ _REPLACEMENT = re.compile(
     r"s(?P<mark>[/|#@,:])(?P<pattern>(?:\\.|(?!(?P=mark))[^\\])+)(?P=mark)"
     r"(?P<by>(?:\\.|(?!(?P=mark))[^\\])*)(?P=mark)(?P<flags>g?)(?=[;\s]|$)"
 )
-_LITERAL = re.compile(r"\^?(?:\.\*|\[\^[\w,\"'} ]+\]\*|\[0-9\]\*|\\[./]|[\w\s\"'<>@#%&=:;,/!~-]|\.)+\$?")
-"""Patterns that `sed` reads as Python does."""
+_CLASS = re.compile(r"\[(\^?)\[:(space|blank|digit|alpha|alnum):\]\]")
+_CHARACTERS_OF = {
+    "space": r"\s", "blank": r" \t", "digit": "0-9", "alpha": "A-Za-z", "alnum": "A-Za-z0-9",
+}  # fmt: skip
+_LITERAL = re.compile(
+    r"\^?(?:\.\*|\[\^[\w,\"'} ]+\]\*|\[0-9\]\*|\[\^?\[:[a-z]+:\]\]\*?|\\s\*?|\\[./]"
+    r"|[\w\s\"'<>@#%&=:;,/!~-]|\.)+\$?"
+)
+"""Patterns that `sed` and `grep` read as Python does, apart from the names of classes in them."""
+
+
+def _as_python(pattern: str) -> str | None:
+    """Return a basic expression as Python spells it; None if it is not one that is known, or takes long."""
+    most = _MOST_AT_THE_START if pattern.startswith("^") else _MOST_REPETITIONS
+    if not _LITERAL.fullmatch(pattern) or pattern.count("*") > most:
+        return None
+    spelled = _CLASS.sub(lambda found: f"[{found[1]}{_CHARACTERS_OF[found[2]]}]", pattern)
+    return None if "[:" in spelled else spelled.replace(r"\/", "/")
+
+
+def contains(text: str, words: Sequence[str]) -> bool | None:
+    """Return whether `grep -q PATTERN` finds a line in a text; None if that is not known."""
+    options, pattern = words[:-1], words[-1] if words else ""
+    if not options or not all(_QUIET.fullmatch(each) for each in options) or len(text) > _MAX_TEXT:
+        return None
+    if not any("q" in each for each in options):  # its output, and not its status, is what counts
+        return None
+    literal = any("F" in each for each in options)
+    expression = re.escape(pattern) if literal else _as_python(pattern)
+    if not pattern or expression is None:
+        return None
+    return any(re.search(expression, line) for line in text.split("\n"))
+
+
+_QUIET = re.compile("-[qsEF]+|--quiet|--silent")
 
 _WORDS = re.compile(r"(?:[^&\\]|\\/)*")
 """What a match is replaced by, without references to it."""

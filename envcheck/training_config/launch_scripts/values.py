@@ -169,12 +169,13 @@ class Scope:
 
     `arguments` are those of the function being followed, None in the script itself. `ended_by` is "exit" or
     "return" once such a command ended the scope. `may_set` says which file may have set a variable that the
-    script does not set.
+    script does not set. `certain` says that its commands run whenever the script does.
     """
 
-    def __init__(self, outer: Scope | None = None) -> None:
+    def __init__(self, outer: Scope | None = None, *, certain: bool = False) -> None:
         """Begin without variables."""
         self.outer = outer
+        self.certain = certain or outer is None
         self.variables: dict[str, Variable] = {}
         self.arguments: list[Value] | None = outer.arguments if outer else None
         self.may_set: str = outer.may_set if outer else ""

@@ -22,6 +22,9 @@ from envcheck.training_config.launch_scripts.values import (
 )
 
 _MAX_TEXT = 10_000  # characters of a file that is copied or edited
+_FIRST_HOLE, _MOST_HOLES = 0xE001, 1_000
+"""The first of the characters that stand for unknown parts of a text that `sed` edits, and their number."""
+
 _CHARACTERS_OF_A_STEP = 64  # of a text that is searched, as part of the budget of the script
 _EDITORS = ("jq", "yq")
 _COPIES = ("cp", "mv")
@@ -83,12 +86,12 @@ class WrittenFiles:
             text = unknown(command.at, "?", reason)
         outer = scope.outer if scope.outer is not None and self._piped[0] is command else scope
         if edited:  # nothing else is left of the file, if the command certainly runs
-            before = None if outer.outer is None else self._text_of(edited, command.at)
+            before = None if outer.certain else self._text_of(edited, command.at)
             self.files[edited] = [text if before is None else self._perhaps(before, text)]
         for name in filter(None, names):
             self.files.setdefault(name, []).append(text or (Fragment("", command.at),))
         for name in filter(None, added):
-            self._append(name, text, command.at, certain=outer.outer is None)
+            self._append(name, text, command.at, certain=outer.certain)
 
     def print_into(self, redirects: Sequence[Redirect], printed: object, at: int, scope: Scope) -> None:
         """Remember the files into which `{ … } > FILE` writes what its commands print."""
@@ -100,7 +103,7 @@ class WrittenFiles:
                 self.files.setdefault(name, []).append(text or (Fragment("", at),))
         for name in filter(None, self._files(redirects, (">>",), scope)):
             if known or name.endswith(_STRUCTURED):
-                self._append(name, text, at, certain=scope.outer is None)
+                self._append(name, text, at, certain=scope.certain)
 
     def text_beside(self, name: str) -> str | None:
         """Return the known text of a file that the script has written, or of one beside it."""
@@ -161,6 +164,9 @@ class WrittenFiles:
         given, is_named = self._source(words, command, scope)
         if program in _EDITORS and given is not None:
             return self._edited(given, fields[1:-1] if is_named else fields[1:])
+        if program == "sed" and given:
+            changed = self._substituted(given, fields[1:-1] if is_named else fields[1:])
+            return self._uncertain(given) if changed is None else changed
         options = words[:-1] if is_named else words
         if given is None or program == "cat":
             return None if options else given
@@ -212,12 +218,42 @@ class WrittenFiles:
         text = self._session.beside(name) if name.endswith(_CONFIGURATIONS) else None
         return None if text is None or len(text) > _MAX_TEXT else (Fragment(text, at),)
 
+    def contains(self, fields: list[Value], at: int) -> bool | None:
+        """Return whether `grep -q PATTERN FILE` finds a line; None if that is not known."""
+        from envcheck.training_config.launch_scripts.text_filters import contains
+
+        words = [known_text(field) for field in fields[1:]]
+        text = self._text_of(words[-1] or "", at) if len(words) > 1 else None
+        if text is None or any(each.edit is not None for each in text):
+            return None
+        known, arguments = known_text(text), [word for word in words[:-1] if word is not None]
+        self._session.spend(len(known or "") // _CHARACTERS_OF_A_STEP)
+        return None if known is None or len(arguments) < len(words) - 1 else contains(known, arguments)
+
+    def _substituted(self, given: Value, options: list[Value]) -> Value | None:
+        """Return a text after `sed`; what is not known in it, or in what `sed` puts there, stays so.
+
+        None if the pattern is not known.
+        """
+        from envcheck.training_config.launch_scripts.text_filters import filtered
+
+        holes: list[Fragment] = []
+        text, *words = (_with_holes(each, holes) for each in (given, *options))
+        self._session.spend(len(text) // _CHARACTERS_OF_A_STEP + len(holes))
+        if len(holes) > _MOST_HOLES or any(map(_is_hole, "".join(map(spelled, (given, *options))))):
+            return None
+        result = filtered(text, ["sed", *words])
+        if result is None:
+            return None
+        at = given[0].at
+        parts = re.split(f"([{chr(_FIRST_HOLE)}-{chr(_FIRST_HOLE + _MOST_HOLES)}])", result)
+        filled = (holes[ord(part) - _FIRST_HOLE] if _is_hole(part) else Fragment(part, at) for part in parts)
+        return (*filled, *(each for each in given if each.edit is not None))
+
     def _changed(
         self, program: str, options: list[str | None], text: Value | None, scope: Scope
     ) -> Value | None:
-        """Return what `envsubst` or `sed` makes of a text; None if that is not known."""
-        from envcheck.training_config.launch_scripts.text_filters import filtered
-
+        """Return what `envsubst` makes of a text; None if that is not known."""
         known = known_text(text) if text else None
         self._session.spend(len(known or "") // _CHARACTERS_OF_A_STEP)
         arguments = [option for option in options if option is not None]
@@ -226,8 +262,7 @@ class WrittenFiles:
         kept = tuple(each for each in text if each.edit is not None)
         if program == "envsubst":
             return (*self._with_variables(known, " ".join(arguments), text[0].at, scope), *kept)
-        result = filtered(known, ["sed", *arguments]) if program == "sed" else None
-        return None if result is None else (Fragment(result, text[0].at), *kept)
+        return None
 
     def _with_variables(self, text: str, only: str, start: int, scope: Scope) -> Value:
         """Return a text with the values of the variables that it names, or of those in `only`."""
@@ -246,6 +281,20 @@ class WrittenFiles:
             ]
             at = found.end()
         return (*parts, Fragment(text[at:], start))
+
+
+def _with_holes(value: Value, holes: list[Fragment]) -> str:
+    """Return a text with a character for each part that is not known, which is added to `holes`."""
+    parts: list[str] = []
+    for each in value:
+        if each.why:
+            holes.append(each)
+        parts.append(chr(min(_FIRST_HOLE + len(holes) - 1, 0xF8FF)) if each.why else each.text)
+    return "".join(parts)
+
+
+def _is_hole(text: str) -> bool:
+    return len(text) == 1 and _FIRST_HOLE <= ord(text) <= _FIRST_HOLE + _MOST_HOLES
 
 
 def _unplaced(text: Value) -> Value:

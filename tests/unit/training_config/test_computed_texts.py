@@ -9,7 +9,7 @@ import pytest
 
 from envcheck.core.errors import InputError
 from envcheck.training_config.launch_scripts.text_edits import edited
-from envcheck.training_config.launch_scripts.text_filters import filtered, printed
+from envcheck.training_config.launch_scripts.text_filters import contains, filtered, printed
 from tests.support.launches import known_facts as facts
 from tests.unit.training_config.test_ways_to_launch import COMMAND, FILES, MEANT
 
@@ -143,6 +143,16 @@ def test_a_place_that_xargs_fills_is_not_known(tmp_path: Path) -> None:
         ("jq -f change.jq ds.json > run.json", None, None),
         ("cp ds.json run.json\nif nvidia-smi | grep -q H100; then sed -i 's/3/2/' run.json; fi", None, None),
         ("cp ds.json run.json\nsed -i 's/\\(stage\\)/x/' run.json", None, None),
+        # What sed puts there is not known; the rest of the file is.
+        ('cp ds.json run.json\nsed -i "s/3/$STAGE/" run.json', None, "cpu"),
+        ('cp ds.json run.json\nsed -i "s/$OLD/2/" run.json', None, None),
+        # A branch that certainly runs, and one that certainly does not.
+        ("cp ds.json run.json\nif grep -q stage run.json; then sed -i 's/3/2/' run.json; fi", 2, "cpu"),
+        ("cp ds.json run.json\nif grep -q other run.json; then sed -i 's/3/2/' run.json; fi", 3, "cpu"),
+        ("cp ds.json run.json\nif grep -q \"$KEY\" run.json; then sed -i 's/3/2/' run.json; fi", None, None),
+        ("cp ds.json run.json\nif grep stage run.json | grep -q x; then sed -i 's/3/2/' run.json; fi", None, None),
+        ("set_stage() { sed -i 's/3/2/' run.json; }\ncp ds.json run.json\nset_stage", 2, "cpu"),
+        ("set_stage() { sed -i 's/3/2/' run.json; }\ncp ds.json run.json\nif [ $A = b ]; then set_stage; fi", None, None),
     ],
 )  # fmt: skip
 def test_a_configuration_that_the_script_copies_or_edits(
@@ -253,6 +263,9 @@ def test_edits_of_a_variable(text: str, operation: str, meant: str | None) -> No
         ("a\n", ["sed", "-n", "p"], None),
         ("aaa\n", ["sed", "s/a+/b/"], None),
         ("a" * 30 + "\n", ["sed", "s/" + "a.*" * 9 + "!/x/"], None),
+        (" a: 1\n", ["sed", "-i", "-e", "s|^[[:space:]]*a:.*|a: 2|"], "a: 2\n"),
+        ("a: 1\n", ["sed", r"s/a:\s*1/a: 2/"], "a: 2\n"),
+        ("a: 1\n", ["sed", "s/[[:weird:]]*a/b/"], None),
         ("a,b\n", ["cut", "-d,", "-f2"], "b\n"),
         ("a\n", ["cut", "-d,", "-f2"], "a\n"),
         ("a\n", ["cut", "-c1"], None),
@@ -443,3 +456,14 @@ def test_getopt_sorts_no_arguments_where_a_script_is_given_none(
     found = facts(tmp_path, {"run.sh": f"#!/bin/bash\n{more}{SORTED}{command}\n", **FILES})
 
     assert (found.get("world_size") == 4) is known
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (["-q", "^b: [[:digit:]]*$"], True), (["-qs", "^b$"], False), (["-Fq", "b: 2"], True), (["--quiet", "x.y"], False),
+        (["b"], None), (["-c", "b"], None), (["-q", "-v", "b"], None), (["-q", "b*c*d*"], None), (["-q", "[[:weird:]]"], None),
+    ],
+)  # fmt: skip
+def test_grep_finds_a_line_quietly(words: list[str], found: bool | None) -> None:
+    assert contains("a: 1\nb: 2\n", words) is found

@@ -188,3 +188,88 @@ def test_a_project_switches_on_its_tracker_in_axolotl(
 ) -> None:
     text = f"base_model: m\nsequence_len: 8\nmicro_batch_size: 1\n{lines}"
     assert facts_of(tmp_path, "a.yaml", {"a.yaml": text}).get("report_to") == trackers
+
+
+MEGATRON = (
+    "megatron sft --model m --tensor_model_parallel_size 2 --recompute_granularity full --micro_batch_size 1"
+)
+
+
+@pytest.mark.parametrize(
+    ("options", "stated"),
+    [
+        ("--save_interval 40 --eval_interval 20 --num_workers 8", {"save_steps": 40, "eval_steps": 20, "dataloader_workers": 8}),
+        ("--save_steps 4 --eval_steps 2 --dataloader_num_workers 1", {"save_steps": 4, "eval_steps": 2, "dataloader_workers": 1}),
+        ("--clip_grad 0 --tuner_type lora --lora_dropout 0", {"gradient_clipping": False, "lora_dropout": False}),
+        ("--task_type seq_cls", {"method": None}),
+    ],
+)  # fmt: skip
+def test_megatron_of_ms_swift_has_names_of_its_own(
+    tmp_path: Path, options: str, stated: dict[str, object]
+) -> None:
+    found = facts_of(tmp_path, "run.sh", {"run.sh": f"#!/bin/bash\nNPROC_PER_NODE=2 {MEGATRON} {options}\n"})
+    assert {key: found.get(key) for key in stated} == stated
+    assert found.get("method") == stated.get("method", "sft")
+
+
+TORCHTUNE = """model:
+  _component_: torchtune.models.llama3.llama3_8b
+tokenizer:
+  _component_: torchtune.models.llama3.llama3_tokenizer
+dataset:
+  _component_: torchtune.datasets.alpaca_dataset
+  max_seq_len: {length}
+clip_grad_norm: {norm}
+"""
+
+
+@pytest.mark.parametrize(
+    ("length", "norm", "stated"),
+    [
+        ("1024", "null", (1024, False)),
+        ("null", "1.0", (None, True)),
+        ("null", "inf", (None, False)),
+        ("null", "${norm}", (None, None)),
+    ],
+)
+def test_torchtune_cuts_and_clips_where_it_is_told_to(
+    tmp_path: Path, length: str, norm: str, stated: tuple[int | None, bool | None]
+) -> None:
+    found = facts_of(tmp_path, "a.yaml", {"a.yaml": TORCHTUNE.format(length=length, norm=norm)})
+    assert (found.get("sequence_length"), found.get("gradient_clipping")) == stated
+
+
+NEMO = """grpo: {{num_prompts_per_step: 2}}
+policy:
+  model_name: m
+  max_total_sequence_length: 8
+  dtensor_cfg:
+    enabled: {dtensor}
+    lora_cfg: {{enabled: {lora}, dim: 128, dropout: 0.0}}
+  megatron_cfg: {{enabled: {megatron}, freeze_moe_router: true, peft: {{enabled: false, dim: 8}}}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("dtensor", "lora", "stated"),
+    [
+        ("true", "true", {"lora_rank": 128, "lora_dropout": False, "frozen_params": True}),
+        ("true", "false", {"lora_rank": None, "lora_dropout": None, "frozen_params": False}),
+        ("false", "true", {"lora_rank": None, "lora_dropout": None, "frozen_params": None}),
+    ],
+)
+def test_nemo_rl_reads_the_section_of_its_engine(
+    tmp_path: Path, dtensor: str, lora: str, stated: dict[str, object]
+) -> None:
+    megatron = "false" if dtensor == "true" else "true"
+    text = NEMO.format(dtensor=dtensor, lora=lora, megatron=megatron)
+    found = facts_of(tmp_path, "a.yaml", {"a.yaml": text})
+    assert {key: found.get(key) for key in stated} == stated
+
+
+def test_sizes_of_axolotls_mesh_leave_fsdp_as_it_is(tmp_path: Path) -> None:
+    text = (
+        AXOLOTL
+        + "dp_shard_size: 8\ndp_replicate_size: 2\nfsdp_version: 2\nfsdp_config: {offload_params: true}\n"
+    )
+    assert facts_of(tmp_path, "a.yml", {"a.yml": text})["parallel"] == "fsdp2"
