@@ -10,7 +10,7 @@ from functools import lru_cache, reduce
 from envcheck.core.facts import Unknown
 from envcheck.training_config.programs.asides import MOST_STEPS_ASIDE, STEPS_OF_SHORT_ONES
 from envcheck.training_config.programs.expressions import ProgramTooLongError, computed
-from envcheck.training_config.programs.names import is_beside, names_of
+from envcheck.training_config.programs.names import RECOMPUTES, is_beside, names_of
 from envcheck.training_config.programs.recorded_calls import Arguments, FollowedCall, KeywordGiven
 from envcheck.training_config.programs.references import BoundName, Method
 from envcheck.training_config.programs.values import (
@@ -37,7 +37,7 @@ from envcheck.training_config.programs.variables import CallFrame, Names
 _DEEPEST_CALLS = 24
 _DEEPEST_RECORDS = 6  # records inside one another
 _LONGEST_LIST = 400  # items of a list that is followed while it grows
-_HOLD_SETTINGS = ("Arguments", "Config")
+_HOLD_SETTINGS = ("Arguments", "Config", "DataLoader", "SentenceTransformer", "CrossEncoder")
 """Endings of the names of classes whose objects have the attributes that they are given."""
 
 MAKERS = ("from_pretrained", "get_peft_model", "from_config", "prepare", "initialize", "ArgumentParser")
@@ -284,6 +284,8 @@ class Calls(Names):
             if first is MISSING or first is True:
                 return
         self.names |= {name, owner.rpartition(".")[2]} if name == "from_pretrained" else {name}
+        if owner == "torch.utils.checkpoint":
+            self.names.add(RECOMPUTES)
         if name in _DECLARES:
             return
         self.names |= {
@@ -312,10 +314,15 @@ class Calls(Names):
                 self.note_reading(each, depth + 1)
 
     def _give_away(self, values: Iterable[Value]) -> None:
-        """Remember the functions among values that a library is given, which may call them."""
+        """Remember the functions among values that a library is given, which may call them.
+
+        Of a class it may make objects, as deepspeed.pipe does of the layers of a model.
+        """
         for value in values:
             if isinstance(value, ProjectFunction):
                 self._waiting.append(value)
+            elif isinstance(value, ClassValue):
+                self.names |= names_of(value.node)
             elif is_list(value):
                 self._give_away(value)
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from envcheck.core.facts import Tri
 from envcheck.training_config.programs.expressions import ProgramTooLongError
+from envcheck.training_config.programs.given_options import given_dictionary
 from envcheck.training_config.programs.hydra import ReadConfiguration
 from envcheck.training_config.programs.later_settings import settings_replaced, with_later_settings
 from envcheck.training_config.programs.libraries import Follower
@@ -171,7 +172,7 @@ def _of_training(calls: Sequence[FollowedCall], waiting_from: int) -> tuple[tupl
     """
     calls = _without_alternatives(calls)
     training: list[FollowedCall] = []
-    for found in (_starts_training, _trains_a_step, _makes_a_trainer):
+    for found in (_starts_training, _trains_a_step, _has_its_options, _makes_a_trainer):
         training = [call for call in calls if found(call)]
         if training:
             break
@@ -217,7 +218,7 @@ def _decided(conditions: tuple[str, ...], visits: AbstractSet[tuple[str, ...]]) 
 
 def _trains(calls: Sequence[FollowedCall], *, everything_followed: bool) -> Tri:
     """Return whether a program trains; an object of a trainer may be made only to evaluate."""
-    if any(_starts_training(call) or _trains_a_step(call) for call in calls):
+    if any(_starts_training(call) or _trains_a_step(call) or _has_its_options(call) for call in calls):
         return Tri.YES
     if any(map(_makes_a_trainer, calls)):
         return Tri.MAYBE
@@ -226,6 +227,10 @@ def _trains(calls: Sequence[FollowedCall], *, everything_followed: bool) -> Tri:
 
 def _starts_training(call: FollowedCall) -> bool:
     return call.name in ("train", "fit", "learn") and "trainer" in call.owner.lower()
+
+
+def _has_its_options(call: FollowedCall) -> bool:
+    return given_dictionary(call) is not None
 
 
 def _trains_a_step(call: FollowedCall) -> bool:

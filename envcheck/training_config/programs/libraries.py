@@ -27,7 +27,12 @@ from envcheck.training_config.programs.modules import Project
 from envcheck.training_config.programs.own_launchers import COMMAND_LINE_LIBRARIES
 from envcheck.training_config.programs.parsers import Commands, GivenArguments, Parser
 from envcheck.training_config.programs.paths import UNCHANGED, of_paths
-from envcheck.training_config.programs.recorded_calls import Arguments, FollowedCall, KeywordGiven
+from envcheck.training_config.programs.recorded_calls import (
+    NO_ARGUMENTS,
+    Arguments,
+    FollowedCall,
+    KeywordGiven,
+)
 from envcheck.training_config.programs.references import BoundName, FieldDefault
 from envcheck.training_config.programs.values import (
     MISSING,
@@ -51,8 +56,8 @@ from envcheck.training_config.programs.values import (
 from envcheck.training_config.programs.variables import MERGES
 
 _NAMESPACES = frozenset({
-    "AttrDict", "Box", "Bunch", "ConfigDict", "DotDict", "DotMap", "EasyDict", "Munch", "Namespace",
-    "SimpleNamespace", "addict", "create", "dotdict", "edict", "munchify",
+    "AttrDict", "Box", "Bunch", "ConfigDict", "DictDefault", "DotDict", "DotMap", "EasyDict", "Munch",
+    "Namespace", "SimpleNamespace", "addict", "create", "dotdict", "edict", "munchify",
 })  # fmt: skip
 _LOADS = frozenset({"safe_load", "load", "full_load", "unsafe_load", "loads", "FullLoader"})
 _UNCHANGED_IN = ("copy", "OmegaConf", "path", "pathlib", "dataclasses", "omegaconf", "")
@@ -128,8 +133,13 @@ class Follower(DataclassParsers):
     def item_of_library(self, owner: LibraryName, key: Value) -> Value:
         """Return a variable of the environment that is known, or MISSING."""
         if owner.name == "os.environ" and isinstance(key, str):
-            return self.environment.get(key, MISSING)
+            return self.environment.get(key, self._set_by_launcher(key))
         return MISSING
+
+    def _set_by_launcher(self, variable: str) -> Value:
+        """Return what a launcher gives a variable in all of its processes, or MISSING."""
+        value = self._of_launcher.get(variable)
+        return MISSING if value is None or "dotenv" in self.packages else value
 
     def _variable(self, method: str, given: Arguments) -> Value:
         """Return a variable of the environment, or the default that the program gives it."""
@@ -172,6 +182,9 @@ class Follower(DataclassParsers):
         self._used_cuda = self._used_cuda or name.startswith("torch.cuda.")
         if name == "torch.cuda.is_available":
             return True
+        if name == "torch.distributed.get_world_size" and given == NO_ARGUMENTS:
+            size = self._set_by_launcher("WORLD_SIZE")
+            return int(size) if isinstance(size, str) and size.isdecimal() else MISSING
         first = given.get("device", 0) if name == "torch.device" else MISSING
         if isinstance(first, str):
             kind, _, index = first.partition(":")

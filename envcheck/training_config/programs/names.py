@@ -7,6 +7,9 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
+RECOMPUTES = "recompute"
+"""What stands for a call of torch.utils.checkpoint, whose own name is also that of a saved state."""
+
 _LONGEST_WORD = 60  # characters of a text that may be the name of an option
 _BESIDE = re.compile(
     r"(?<![a-z])(?:ref|reference|teacher|reward|rm|ema|critic|judge|frozen_copy"
@@ -17,6 +20,12 @@ _BESIDE = re.compile(
 def is_beside(owner: str) -> bool:
     """Return whether an expression names a model that takes part in a training and is not trained."""
     return _BESIDE.search(owner.lower()) is not None
+
+
+def called(node: ast.AST) -> str:
+    """Return the last name of what a call calls; "" for any other node."""
+    function = node.func if isinstance(node, ast.Call) else None
+    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
 
 
 def names(nodes: Sequence[ast.AST]) -> Iterator[str]:
@@ -39,7 +48,8 @@ def names(nodes: Sequence[ast.AST]) -> Iterator[str]:
             case ast.keyword(arg="requires_grad", value=ast.Constant(value=True)):
                 pass
             case ast.arg() | ast.keyword():
-                yield node.arg or ""
+                # This argument has torch.utils.checkpoint.checkpoint alone.
+                yield RECOMPUTES if node.arg == "use_reentrant" else node.arg or ""
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
                 yield node.name
             case ast.Constant(value=str() as text) if len(text) <= _LONGEST_WORD and " " not in text:

@@ -35,6 +35,9 @@ class Arguments(NamedTuple):
         return found
 
 
+NO_ARGUMENTS = Arguments((), ())
+
+
 class FollowedCall(NamedTuple):
     """Call of a library: what is called, by name and owner, with its place and its arguments.
 

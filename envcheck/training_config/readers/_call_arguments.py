@@ -10,9 +10,10 @@ from envcheck.core.errors import Place
 from envcheck.core.facts import Unknown
 from envcheck.training_config.document import Section, Setting, SettingValue
 from envcheck.training_config.programs.expressions import computed
-from envcheck.training_config.programs.values import PerhapsSet, Record, Thing
+from envcheck.training_config.programs.given_options import given_dictionary
+from envcheck.training_config.programs.values import PerhapsSet, Thing
 from envcheck.training_config.readers._known_calls import (
-    TAKES_A_DICTIONARY,
+    FIRST_ARGUMENTS,
     ConfiguringCall,
     default_of_autocast,
 )
@@ -31,9 +32,9 @@ class CallArguments:
 
     def keywords(self, call: ConfiguringCall) -> Iterator[tuple[str, Any, ast.expr]]:
         """Yield the keyword arguments of a call with their values; "" is the name of `**`."""
-        if call.followed is not None and call.name == TAKES_A_DICTIONARY:
-            options = call.followed.arguments.get("args", 0)
-            for name, value in options.items.items() if isinstance(options, Record) else ():
+        options = given_dictionary(call.followed) if call.followed is not None else None
+        if options is not None:
+            for name, value in options.items.items():
                 yield name, plain(value, call.node), call.node
             return
         if call.followed is not None:
@@ -45,9 +46,9 @@ class CallArguments:
 
     def unread(self, call: ConfiguringCall) -> str:
         """Return why a call may have more arguments than can be read, or ""."""
-        if call.followed is not None and call.name == TAKES_A_DICTIONARY:
-            options = call.followed.arguments.get("args", 0)
-            return options.rest if isinstance(options, Record) else ""
+        options = given_dictionary(call.followed) if call.followed is not None else None
+        if options is not None:
+            return options.rest
         if call.followed is not None:
             return call.followed.arguments.rest
         for name, value, _ in self.keywords(call):
@@ -62,14 +63,15 @@ class CallArguments:
         )
 
     def settings(self, call: ConfiguringCall, prefix: str) -> Iterator[Setting]:
-        """Yield the arguments of a call; the first one of `from_pretrained` names the model."""
+        """Yield the arguments of a call; of a few calls also the first one by its position."""
         file = self.file_of(call)
         node = call.node
-        if node.args and prefix.endswith("from_pretrained.") and not isinstance(node.args[0], ast.Starred):
+        name_of_first = FIRST_ARGUMENTS.get(prefix.rstrip(".").rpartition(".")[2], "")
+        if node.args and name_of_first and not isinstance(node.args[0], ast.Starred):
             first = call.followed.arguments.positional[:1] if call.followed is not None else ()
             value = plain(first[0], node.args[0]) if first else self._literals.of(node.args[0])
             place = self.place(node.args[0], file)
-            yield Setting(f"{prefix}model_name", _flat(value, node.args[0]), place, place)
+            yield Setting(f"{prefix}{name_of_first}", _flat(value, node.args[0]), place, place)
         if call.name == "autocast" and call.followed is not None and default_of_autocast(call.followed):
             place = self.place(node, file)
             yield Setting(f"{prefix}dtype", default_of_autocast(call.followed), place, place)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from envcheck.core.facts import Unknown
 from envcheck.core.records import NamedTuple
+from envcheck.training_config.programs.given_options import TAKE_A_DICTIONARY, given_dictionary
 from envcheck.training_config.programs.recorded_calls import Arguments, FollowedCall, KeywordGiven
 from envcheck.training_config.programs.values import PartialText, Record
 
@@ -18,7 +19,7 @@ _TRL = frozenset({
 KNOWN_CALLS = frozenset({
     "get_peft_model", "prepare_model_for_kbit_training", "prepare_model_for_int8_training",
     "gradient_checkpointing_enable", "enable_gradient_checkpointing", "Accelerator", "autocast",
-    "BitsAndBytesConfig", "GPTQConfig", "AwqConfig", "HqqConfig", "Trainer", "Seq2SeqTrainer",
+    "BitsAndBytesConfig", "GPTQConfig", "AwqConfig", "HqqConfig", "Mxfp4Config", "Trainer", "Seq2SeqTrainer",
     "SFTTrainer", "DPOTrainer", "GRPOTrainer", "KTOTrainer", "ORPOTrainer", "CPOTrainer",
     "RewardTrainer", "PPOTrainer", "RLOOTrainer", "OnlineDPOTrainer", "XPOTrainer", "NashMDTrainer",
     "SentenceTransformerTrainer",
@@ -28,7 +29,9 @@ KNOWN_CALLS = frozenset({
     "LoRAConv2dLayer",
     "SupervisedFinetune", "notebook_launcher", "DeepSpeedStrategy", "FSDPStrategy", "DDPStrategy",
     "ModelParallelStrategy", "set_activation_checkpointing", "apply_activation_checkpointing",
-    "merge_and_unload", "checkpoint_wrapper",
+    "merge_and_unload", "checkpoint_wrapper", "get_scheduler", "get_constant_schedule",
+    "get_constant_schedule_with_warmup", "get_linear_schedule_with_warmup", "get_cosine_schedule_with_warmup",
+    "get_cosine_with_hard_restarts_schedule_with_warmup", "get_polynomial_decay_schedule_with_warmup",
 })  # fmt: skip
 
 TRAINERS = sorted((name for name in KNOWN_CALLS if name.endswith("Trainer")), key=len, reverse=True)
@@ -54,12 +57,19 @@ _NOT_MODELS = (
 LIGHTNING = ("lightning", "pytorch_lightning", "lightning_fabric", "L", "pl")
 """Packages of Lightning, and the names that they are imported as."""
 
-_ONLY_OF = {"checkpoint_wrapper": ("torch.distributed", "fairscale")}
+_OF_SCHEDULES = ("transformers", "diffusers")
+_ONLY_OF = {
+    "checkpoint_wrapper": ("torch.distributed", "fairscale"),
+    **{name: _OF_SCHEDULES for name in KNOWN_CALLS if name.startswith("get_") and "schedule" in name},
+}
 """Packages whose function of a common name configures a training."""
 
 UNSLOTH = ("FastLanguageModel", "FastModel", "FastVisionModel", "FastTextModel", "FastSentenceTransformer")
 
 MODEL = "from_pretrained"
+
+FIRST_ARGUMENTS = {MODEL: "model_name", "get_scheduler": "name"}
+"""Functions whose first argument is mostly given by its position, and what the argument is called."""
 
 _OF_UNSLOTH = {"UnslothTrainer": "SFTTrainer", "UnslothTrainingArguments": "SFTConfig"}
 """Classes that Unsloth derives from TRL's (unsloth/trainer.py), and what they are derived from."""
@@ -71,19 +81,16 @@ _ENCODERS = frozenset({
     "SentenceTransformerTrainingArguments", "SparseEncoderTrainingArguments", "CrossEncoderTrainingArguments",
 })  # fmt: skip
 
-QUANTISERS = ("BitsAndBytesConfig", "GPTQConfig", "AwqConfig", "HqqConfig")
+QUANTISERS = ("BitsAndBytesConfig", "GPTQConfig", "AwqConfig", "HqqConfig", "Mxfp4Config")
 
-
-TAKES_A_DICTIONARY = "llamafactory.run_exp"
-"""The function of LLaMA-Factory that trains with the options in a dictionary, its argument `args`."""
 
 _OF_TRAINERS = frozenset({
     "swift.RLHFArguments", "swift.SftArguments", "swift.TrainArguments", "swift.PretrainArguments",
-    TAKES_A_DICTIONARY,
+    *TAKE_A_DICTIONARY,
 })  # fmt: skip
 """Classes and functions of trainers that take the options of their command line: the package, then the name.
 
-From ms-swift 3.0 to 4.6 (swift/llm/argument, swift/arguments) and LLaMA-Factory 0.9 (train/tuner.py).
+From ms-swift 3.0 to 4.6 (swift/llm/argument, swift/arguments).
 """
 
 
@@ -214,8 +221,8 @@ def default_of_autocast(call: FollowedCall) -> str:
 
 
 def is_given_options(name: str, call: FollowedCall) -> bool:
-    """Return whether a call has the options of its trainer itself, and not those of the command line."""
-    return name != TAKES_A_DICTIONARY or isinstance(call.arguments.get("args", 0), Record)
+    """Return whether a call has its trainer's options itself, and not those of a file or a command line."""
+    return name not in TAKE_A_DICTIONARY or given_dictionary(call) is not None
 
 
 def trainer_of(name: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator, Sequence
 
-from envcheck.training_config.programs.names import is_beside
+from envcheck.training_config.programs.names import called, is_beside
 
 _BY_POSITION = {
     "BCOTrainer": ("model", "ref_model"),
@@ -26,7 +26,7 @@ def loading_code(nodes: Sequence[ast.AST]) -> set[ast.AST]:
     """
     beside, trained = set[str](), set[str]()
     for call in nodes:
-        if isinstance(call, ast.Call) and _called(call).endswith("Trainer"):
+        if isinstance(call, ast.Call) and called(call).endswith("Trainer"):
             for name, value in _models(call):
                 (beside if is_beside(name) else trained).update(_names(ast.walk(value)))
     beside -= trained
@@ -37,14 +37,9 @@ def loading_code(nodes: Sequence[ast.AST]) -> set[ast.AST]:
     return found | _made(nodes, _names(found) - elsewhere)
 
 
-def _called(call: ast.Call) -> str:
-    function = call.func
-    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
-
-
 def _models(call: ast.Call) -> Iterator[tuple[str, ast.expr]]:
     """Yield the arguments of a trainer that may be models, with their names."""
-    yield from zip(_BY_POSITION.get(_called(call), ("model",)), call.args, strict=False)
+    yield from zip(_BY_POSITION.get(called(call), ("model",)), call.args, strict=False)
     yield from ((keyword.arg or "", keyword.value) for keyword in call.keywords)
 
 

@@ -23,11 +23,12 @@ from envcheck.training_config.programs.names import is_beside
 from envcheck.training_config.programs.recorded_calls import Arguments, FollowedCall
 from envcheck.training_config.programs.trainable import leaves_frozen
 from envcheck.training_config.programs.values import MISSING, Record, Thing, quoted
-from envcheck.training_config.readers import INSTEAD_OF_PROGRAM, _adapter_layers
+from envcheck.training_config.readers import INSTEAD_OF_PROGRAM, _adapter_layers, _encoder_calls
 from envcheck.training_config.readers._call_arguments import CallArguments
 from envcheck.training_config.readers._file_contents import (
     contents_of,
 )
+from envcheck.training_config.readers._inference_blocks import autocasts_of_inference
 from envcheck.training_config.readers._known_calls import (
     ADAPTER_CONFIGS,
     KNOWN_CALLS,
@@ -80,8 +81,6 @@ _WITH_ARGUMENTS = ("transformers", "trl", "sentence_transformers")
 
 _OF_DEFAULTS = ("bf16", "fp16", "gradient_checkpointing")
 """Arguments on which defaults depend."""
-
-_ENCODER_MODELS = ("SentenceTransformer", "CrossEncoder", "SparseEncoder")
 
 
 def documents(
@@ -152,7 +151,8 @@ class _PythonFile:
         return CallArguments(self.file, self.path, self.lines, self._literals)
 
     def documents(self) -> tuple[Document, ...]:
-        beside = loading_code(self.nodes)
+        code = (self.tree, *(self.followed.followed if self.followed is not None else ()))
+        beside = loading_code(self.nodes) | autocasts_of_inference(code)
         found_calls = (*self._followed_calls(), *self._unfollowed_calls())
         reached = [(call, condition) for call, condition in found_calls if call.node not in beside]
         given = self._given_quantisations([call for call, _ in reached])
@@ -216,8 +216,13 @@ class _PythonFile:
         """Yield the calls that configure a training and that following the program reached."""
         calls = self.followed.calls if self.followed is not None else ()
         trains_otherwise = any(call.name == "Accelerator" or _makes_a_trainer(call) for call in calls)
+        trains_encoder = _encoder_calls.trains(calls)
         for call in calls:
             name = recognised_name(call.name, call.owner) if call.node not in self._unused else ""
+            if encoder := _encoder_calls.name_of(call.name, call.owner, trains=trains_encoder):
+                given = _encoder_calls.with_batch_size(call) if encoder == _encoder_calls.FIT else call
+                yield ConfiguringCall(encoder, call.node, given), next(iter(call.conditions), "")
+                continue
             if (trains_otherwise and only_evaluates(name, call)) or not is_given_options(name, call):
                 continue
             if name and not is_of_another_package(name, call.owner):
@@ -460,7 +465,7 @@ class _PythonFile:
         """Return whether the program makes a model of a configuration alone, or lets a trainer load it."""
         return self.followed is not None and any(
             call.name == "from_config"
-            or (call.name in _ENCODER_MODELS and call.owner.startswith("sentence_transformers"))
+            or (call.name in _encoder_calls.MODELS and call.owner.startswith("sentence_transformers"))
             or (_MODEL_CLASS.search(call.name) and call.owner.startswith("transformers"))
             or (not self.followed.incomplete and loads_by_name(call))
             for call in self.followed.calls
@@ -479,8 +484,9 @@ class _PythonFile:
         return any(_NAMED["names_an_adapter"].search(each.lower()) for each in conditions)
 
     def _starts_a_trainer(self) -> bool:
-        """Return whether the program creates an object of a class whose name ends in `Trainer`."""
-        if self.followed is not None and any(call.name.endswith("Trainer") for call in self.followed.calls):
+        """Return whether the program makes an object of a class named `…Trainer`, or fits an encoder."""
+        calls = self.followed.calls if self.followed is not None else ()
+        if any(call.name.endswith("Trainer") for call in calls) or _encoder_calls.trains(calls):
             return True
         # The class of the name may be one of the project without a trainer as its base, which was followed.
         return self._complete is None and self._contents.makes_a_trainer
