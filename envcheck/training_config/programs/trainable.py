@@ -37,10 +37,21 @@ def path_of(expression: str) -> str:
     return _PARAMETERS.sub("", expression)
 
 
+class StaysFrozen(NamedTuple):
+    """A call that freezes parameters which stay frozen, and the names of the parts that calls freeze.
+
+    `parts` are the last names of what is frozen whole, such as `visual` of `model.visual`. It is empty if
+    only parameters of some names are frozen somewhere, or if a gradient is asked for at the model's inputs.
+    """
+
+    call: FollowedCall
+    parts: tuple[str, ...]
+
+
 def leaves_frozen(
     calls: Sequence[FollowedCall], about_names: AbstractSet[str], code: Iterable[ast.AST] = ()
-) -> FollowedCall | None:
-    """Return a call that freezes parameters which certainly stay frozen, or None.
+) -> StaysFrozen | None:
+    """Return what certainly stays frozen, or None.
 
     In `code`, models are found that the program loads beside the one that it trains. `about_names` are the
     conditions that ask for the name of a parameter: under them alone, a call acts on some parameters. What
@@ -62,7 +73,12 @@ def leaves_frozen(
             ]
         elif not open_ones:
             frozen.append(_Frozen(call, path, by_name))
-    return frozen[0].call if frozen else None
+    if not frozen:
+        return None
+    whole = not any(each.by_name or each.trained for each in frozen)
+    whole = whole and not any(call.name in _ASK_FOR_GRADIENTS for call in calls)
+    parts = dict.fromkeys(each.path.rpartition(".")[2] for each in frozen)
+    return StaysFrozen(frozen[0].call, tuple(parts) if whole else ())
 
 
 def _stays(frozen: _Frozen, path: str, *, by_name: bool) -> bool:
@@ -148,6 +164,7 @@ def _root(node: ast.expr) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
+_ASK_FOR_GRADIENTS = ("enable_input_require_grads", "make_inputs_require_grad", "make_inputs_require_grads")
 _LOADS = ("from_pretrained", "from_config")
 _OPTIMIZERS = ("torch.optim", "bitsandbytes.optim")
 _NAMES_OF_OPTIMIZERS = ("Adam", "SGD", "Lion", "Adafactor")

@@ -446,7 +446,7 @@ class _PythonFile:
         only_loops = not self._starts_a_trainer()  # then one of them runs, whatever the conditions are
         for call in calls:
             name = ""
-            if call is frozen:
+            if frozen is not None and call is frozen.call:
                 name = "freezes_parameters"
             elif call.name == "backward" and "accelerator" in call.owner.lower():
                 name = "accelerator.backward"
@@ -457,9 +457,16 @@ class _PythonFile:
             elif only_loops and _clips_gradients(call):
                 name = "clips_gradients"
             in_a_loop = only_loops and name in ("accelerator.backward", "loss.backward")
-            if name and (call is frozen or not call.conditions or in_a_loop or name in _UNDER_ANY_CONDITION):
+            if name and (
+                name == "freezes_parameters"
+                or not call.conditions
+                or in_a_loop
+                or name in _UNDER_ANY_CONDITION
+            ):
                 at = self._arguments.place(call.node, call.path if call.path != self.path else self.file)
                 yield name, Setting(name, Section(("",)), at, at)
+                if name == "freezes_parameters" and frozen is not None and frozen.parts:
+                    yield "frozen_parts", Setting("frozen_parts", ",".join(frozen.parts), at, at)
 
     def _builds_a_model(self) -> bool:
         """Return whether the program makes a model of a configuration alone, or lets a trainer load it."""

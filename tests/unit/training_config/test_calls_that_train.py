@@ -243,3 +243,48 @@ def test_layers_that_recompute_their_outputs_leave_checkpointing_open(
     )
     files = {"t.py": LAYERS.replace("{returned}", returned), "ds.json": config, "run.sh": "deepspeed t.py\n"}
     assert facts_of(tmp_path, "run.sh", files).get("gradient_checkpointing") is checkpointing
+
+
+FROZEN = """
+from transformers import AutoModelForVision2Seq, Trainer, TrainingArguments
+model = AutoModelForVision2Seq.from_pretrained("a/b")
+{freezing}
+Trainer(model=model, args=TrainingArguments("o", bf16=True)).train()
+"""
+LOOP_OVER = "for p in {}.parameters():\n    p.requires_grad = False\n"
+
+
+@pytest.mark.parametrize(
+    ("freezing", "only_encoders"),
+    [
+        (LOOP_OVER.format("model.visual"), True),
+        ("model.model.vision_tower.requires_grad_(False)", True),
+        (LOOP_OVER.format("model.visual") + LOOP_OVER.format("model.audio_tower"), True),
+        ("def freeze(part):\n    part.requires_grad_(False)\nfreeze(model.vision_model)", True),
+        (LOOP_OVER.format("model.visual") + LOOP_OVER.format("model.lm_head"), None),
+        (LOOP_OVER.format("model.vision_projector"), None),
+        (LOOP_OVER.format("model.get_encoder()"), None),
+        (LOOP_OVER.format("model"), None),
+        ("model.enable_input_require_grads()\nmodel.visual.requires_grad_(False)", None),
+        (
+            "for n, p in model.visual.named_parameters():\n    if 'blocks' in n:\n        p.requires_grad = False",
+            None,
+        ),
+    ],
+)
+def test_only_encoders_are_frozen_where_nothing_else_is_and_no_gradient_reaches_them(
+    tmp_path: Path, freezing: str, only_encoders: bool | None
+) -> None:
+    found = facts_of(tmp_path, "t.py", {"t.py": FROZEN.replace("{freezing}", freezing)})
+    assert found["frozen_params"] is True
+    assert found.get("frozen_encoders_only") is only_encoders
+
+
+@pytest.mark.parametrize(("given", "length"), [("max_length=2048", 2048), ("max_prompt_length=512", None)])
+def test_a_trainer_of_older_releases_is_given_the_length_itself(
+    tmp_path: Path, given: str, length: int | None
+) -> None:
+    program = "from transformers import AutoModelForCausalLM, TrainingArguments\nfrom trl import DPOTrainer\n"
+    program += "model = AutoModelForCausalLM.from_pretrained('gpt2')\n"
+    program += f"DPOTrainer(model, args=TrainingArguments('o', bf16=True), {given}).train()\n"
+    assert facts_of(tmp_path, "t.py", {"t.py": program}).get("sequence_length") == length
