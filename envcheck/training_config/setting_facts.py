@@ -45,7 +45,9 @@ def facts(context: DialectContext) -> Iterator[Fact]:
             setting = next(
                 (context.settings[name] for name in implied.when if name in context.settings), None
             )
-            reading = Absent() if implied.value is None else Known(implied.value)
+            reading: Reading = Absent() if implied.value is None else Known(implied.value)
+            if implied.unknown:
+                reading = Unknown(implied.unknown)
             yield Fact(implied.key, reading, location(setting) if setting else file)
     yield from _products(context)
     stated = [fact for setting in context.settings.values() for fact in _stated(context, setting, weak=False)]

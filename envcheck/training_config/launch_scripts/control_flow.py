@@ -117,7 +117,7 @@ class ControlFlow:
             case Arithmetic():
                 status = self._arithmetic(node, scope)
             case Function():
-                self.session.functions[node.name] = node.body
+                self.session.define(node.name, node.body)
         return status
 
     def _group(self, node: Group, scope: Scope) -> Tri | None:

@@ -62,6 +62,7 @@ class Session:
         """Begin with a full budget."""
         self.beside = beside
         self.functions: dict[str, Node] = {}
+        self._documents_of: dict[str, tuple[Word, ...]] = {}  # of the script that defines a function
         self.printing: set[str] = set()
         self.call_function: Callable[[str, list[Value], Scope], object] | None = None
         self.assumed: set[str] = set()
@@ -108,6 +109,23 @@ class Session:
             raise TooLongError
         yield
         self._calls -= 1
+
+    def define(self, name: str, body: Node) -> None:
+        """Define a function of the script that is being followed."""
+        self.functions[name] = body
+        self._documents_of[name] = self.documents
+
+    @contextlib.contextmanager
+    def inside_function(self, name: str) -> Iterator[None]:
+        """Use the here-documents of the script that defines a function, and count a call, within the block.
+
+        Raises:
+            TooLongError: there are more than `MAX_CALLS` levels.
+        """
+        outer, self.documents = self.documents, self._documents_of[name]
+        with self.call():
+            yield
+        self.documents = outer
 
     @contextlib.contextmanager
     def inside(self, script: Script) -> Iterator[None]:

@@ -450,7 +450,7 @@ class SimpleCommands:
         """Follow the body of a function."""
         inner = Scope(scope, certain=scope.certain)
         inner.arguments = fields[1:]
-        with self.session.call():
+        with self.session.inside_function(name):
             status = self.follower.node(self.session.functions[name], inner)
         ended_by = inner.ended_by
         inner.arguments = scope.arguments

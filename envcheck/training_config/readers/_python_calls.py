@@ -52,9 +52,10 @@ DIALECT = "python"
 """The dialect of calls; its settings have names such as `LoraConfig.r`."""
 
 UNREAD = "unread"
-_RESUMES = "resume_from_checkpoint"
 """The setting of a call that may have other arguments than those that can be read."""
 
+_RESUMES = "resume_from_checkpoint"
+_GIVEN_LENGTH, _LENGTH_OF_MODEL = "SFTTrainer.max_seq_length", "unsloth.from_pretrained.max_seq_length"
 _NO_BASES: Mapping[str, str] = {}
 _NONE = Arguments((), ())
 
@@ -344,6 +345,7 @@ class _PythonFile:
                 differs = before is not None and before.value != setting.value and setting.name != call.name
                 several = Unknown(f"several calls of {call.name} differ in it")
                 settings[setting.name] = setting._replace(value=several) if differs else setting
+        _leave_out_replaced(settings)
         plain_ones = [call for call in arguments if call.name in _PLAIN_ARGUMENTS]
         settings.update(self._of_plain_arguments(plain_ones))
         modules = self._contents.imported
@@ -507,6 +509,12 @@ _UNDER_ANY_CONDITION = ("compiles_a_model", "clips_gradients")
 
 _OF_SOME_STEPS = ("%", "sync_gradients")
 """Parts of conditions that hold at each step that changes the weights: its number, accelerate's flag."""
+
+
+def _leave_out_replaced(settings: dict[str, Setting]) -> None:
+    """Leave out the length that a model is loaded for where its trainer cuts the examples to another one."""
+    if _GIVEN_LENGTH in settings:
+        settings.pop(_LENGTH_OF_MODEL, None)
 
 
 def _makes_the_trainer(call: FollowedCall) -> bool:

@@ -288,3 +288,61 @@ def test_a_trainer_of_older_releases_is_given_the_length_itself(
     program += "model = AutoModelForCausalLM.from_pretrained('gpt2')\n"
     program += f"DPOTrainer(model, args=TrainingArguments('o', bf16=True), {given}).train()\n"
     assert facts_of(tmp_path, "t.py", {"t.py": program}).get("sequence_length") == length
+
+
+@pytest.mark.parametrize(
+    ("command", "method", "dropout"),
+    [
+        ("deepspeed --module openrlhf.cli.train_sft --lora_rank 8", "sft", False),
+        ("deepspeed --module openrlhf.cli.train_dpo --lora_rank 8 --lora_dropout 0.1", "dpo", True),
+        ("python -m openrlhf.cli.train_ppo_ray --vllm_num_engines 2", "ppo", None),
+        ("python -m openrlhf.cli.train_ppo_ray --vllm_num_engines 2 --advantage_estimator rloo", None, None),
+        ("deepspeed --module openrlhf.cli.train_kd", None, None),
+    ],
+)
+def test_the_command_of_openrlhf_says_what_it_trains(
+    tmp_path: Path, command: str, method: str | None, dropout: bool | None
+) -> None:
+    text = f"{command} --pretrain m --zero_stage 2 --micro_train_batch_size 1 --bf16\n"
+    found = facts_of(tmp_path, "run.sh", {"run.sh": text})
+    assert (found["trainer"], found.get("method"), found.get("lora_dropout")) == ("openrlhf", method, dropout)
+
+
+LENGTHS = """
+import torch
+from transformers import TrainingArguments
+from trl import SFTTrainer
+from unsloth import FastLanguageModel
+length = 2048
+model, tokenizer = FastLanguageModel.from_pretrained("a/b", max_seq_length=length)
+model = FastLanguageModel.get_peft_model(model, r=8)
+if torch.cuda.get_device_properties(0).total_memory < 50e9:
+    length = {shorter}
+SFTTrainer(model=model, args=TrainingArguments("o"){given}).train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("shorter", "given", "length"),
+    [
+        ("1024", ", max_seq_length=length", None),
+        ("1024", "", 2048),
+        ("2048", ", max_seq_length=512", 512),
+    ],
+)
+def test_the_trainer_says_the_length_and_not_the_model_that_it_is_given(
+    tmp_path: Path, shorter: str, given: str, length: int | None
+) -> None:
+    program = LENGTHS.replace("{shorter}", shorter).replace("{given}", given)
+    assert facts_of(tmp_path, "t.py", {"t.py": program}).get("sequence_length") == length
+
+
+@pytest.mark.parametrize(
+    ("name", "optimizer"), [("AdamW8bit", "adamw_8bit"), ("adamw", "adamw"), ("Prodigy", None)]
+)
+def test_the_optimizer_of_kohyas_scripts_has_the_name_of_transformers(
+    tmp_path: Path, name: str, optimizer: str | None
+) -> None:
+    text = "accelerate launch sdxl_train_network.py --network_module networks.lora --network_dim 8"
+    text += f" --optimizer_type {name} --cache_latents --pretrained_model_name_or_path m\n"
+    assert facts_of(tmp_path, "run.sh", {"run.sh": text}).get("optimizer") == optimizer

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.launches import known_facts
+from tests.unit.training_config.test_programs import facts_of
 
 ARGUMENTS = "train.py --bf16 true --per_device_train_batch_size 4 --learning_rate 1e-5"
 TORCHRUN = f"torchrun --nproc_per_node 4 {ARGUMENTS}"
@@ -162,3 +163,21 @@ def test_counted_layers_that_are_frozen(tmp_path: Path, condition: str, frozen: 
         "SFTTrainer(model=model, args=SFTConfig()).train()\n"
     )
     assert facts(tmp_path, text, name="train.py").get("frozen_params") == frozen
+
+
+COMMON = """
+configure() {
+    cat > "$1" <<EOF
+{"zero_optimization": {"stage": 2}, "bf16": {"enabled": true}}
+EOF
+}
+"""
+
+
+@pytest.mark.parametrize("own", ["", "cat <<EOF\nhello\nEOF\n"])
+def test_a_function_of_another_script_has_the_here_documents_of_that_script(tmp_path: Path, own: str) -> None:
+    script = (
+        f"source ./common.sh\n{own}configure ds.json\ntorchrun --nproc_per_node 2 t.py --deepspeed ds.json\n"
+    )
+    found = facts_of(tmp_path, "run.sh", {"run.sh": script, "common.sh": COMMON})
+    assert (found["zero_stage"], found["precision"]) == (2, "bf16")
