@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from envcheck.training_config.programs.names import is_beside
 from envcheck.training_config.programs.recorded_calls import FollowedCall
+from envcheck.training_config.programs.values import MISSING
 
 _LISTED = re.compile(r"(?:list|tuple|iter|enumerate|reversed)\((.*)\)")
 _PARAMETERS = re.compile(r"(?:\.(?:named_)?(?:parameters|modules|children)\([^()]*\))++$")
@@ -41,7 +42,8 @@ class StaysFrozen(NamedTuple):
     """A call that freezes parameters which stay frozen, and the names of the parts that calls freeze.
 
     `parts` are the last names of what is frozen whole, such as `visual` of `model.visual`. It is empty if
-    only parameters of some names are frozen somewhere, or if a gradient is asked for at the model's inputs.
+    only parameters of some names are frozen somewhere, if others may be frozen, or if a gradient is asked for
+    at the model's inputs.
     """
 
     call: FollowedCall
@@ -59,13 +61,16 @@ def leaves_frozen(
     model.
     """
     frozen: list[_Frozen] = []
+    undecided = False
     others = _loaded_beside(calls, code) if any(call.name == "requires_grad_" for call in calls) else set()
     for call in calls:
         if call.name != "requires_grad_" or is_beside(call.owner) or path_of(call.owner) in others:
             continue
         open_ones = [each for each in call.conditions if each.removeprefix("not ") not in about_names]
         path, by_name = path_of(call.owner), len(open_ones) < len(call.conditions)
-        if call.arguments.get("requires_grad", 0) is not False:  # MISSING stands for True
+        given = call.arguments.get("requires_grad", 0)
+        undecided = undecided or given not in (True, False, MISSING) or (given is False and bool(open_ones))
+        if given is not False:  # MISSING stands for True
             frozen = [
                 each._replace(trained=(*each.trained, by_name))
                 for each in frozen
@@ -75,7 +80,7 @@ def leaves_frozen(
             frozen.append(_Frozen(call, path, by_name))
     if not frozen:
         return None
-    whole = not any(each.by_name or each.trained for each in frozen)
+    whole = not undecided and not any(each.by_name or each.trained for each in frozen)
     whole = whole and not any(call.name in _ASK_FOR_GRADIENTS for call in calls)
     parts = dict.fromkeys(each.path.rpartition(".")[2] for each in frozen)
     return StaysFrozen(frozen[0].call, tuple(parts) if whole else ())

@@ -265,6 +265,7 @@ LOOP_OVER = "for p in {}.parameters():\n    p.requires_grad = False\n"
         (LOOP_OVER.format("model.vision_projector"), None),
         (LOOP_OVER.format("model.get_encoder()"), None),
         (LOOP_OVER.format("model"), None),
+        ("model.visual.requires_grad_(False)\nif freezes():\n    model.lm_head.requires_grad_(False)", None),
         ("model.enable_input_require_grads()\nmodel.visual.requires_grad_(False)", None),
         (
             "for n, p in model.visual.named_parameters():\n    if 'blocks' in n:\n        p.requires_grad = False",

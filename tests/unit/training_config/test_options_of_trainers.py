@@ -102,6 +102,7 @@ class Parts:
 parts, args = HfArgumentParser((Parts, TrainingArguments)).parse_args_into_dataclasses()
 model = AutoModelForImageTextToText.from_pretrained("a/b")
 model.visual.requires_grad_(not parts.freeze_vision_tower)
+model.language_model.requires_grad_(not parts.freeze_llm)
 """
 TRAIN = "Trainer(model=model, args=args).train()\n"
 FROZEN = "--freeze_vision_tower True --freeze_merger True --freeze_llm False"
