@@ -172,7 +172,7 @@ def test_shell_completion_offers_commands_options_and_choices() -> None:
     assert completed("envcheck", "doctor", "--for") == ["--format"]
     assert completed("envcheck", "matrix", "li") == ["lint"]
     assert "zero3-lora" in completed("envcheck", "doctor", "--target", "zero")
-    assert completed("envcheck", "rule", "zero3-frozen") == ["zero3-frozen-nonreentrant-checkpoint"]
+    assert completed("envcheck", "rule", "zero3-frozen-n") == ["zero3-frozen-nonreentrant-checkpoint"]
     assert "GeForce-RTX-5090" in completed("envcheck", "fit", "--gpu", "GeForce-RTX-50")
     assert completed("envcheck", "gate", "--machine", "rtx5090") == ["rtx5090-r580"]
 
