@@ -39,7 +39,7 @@ def path_of(expression: str) -> str:
 
 
 class StaysFrozen(NamedTuple):
-    """A call that freezes parameters which stay frozen, and the names of the parts that calls freeze.
+    """Hold a call that freezes parameters which stay frozen, and the names of parts that calls freeze.
 
     `parts` are the last names of what is frozen whole, such as `visual` of `model.visual`. It is empty if
     only parameters of some names are frozen somewhere, if others may be frozen, or if a gradient is asked for
