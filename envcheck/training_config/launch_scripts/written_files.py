@@ -245,6 +245,9 @@ class WrittenFiles:
         result = filtered(text, ["sed", *words])
         if result is None:
             return None
+        replaced = any(map(_is_hole, set(text) - set(result)))
+        if replaced and any(map(_SOME_CHARACTERS.search, words)):
+            return None
         at = given[0].at
         parts = re.split(f"([{chr(_FIRST_HOLE)}-{chr(_FIRST_HOLE + _MOST_HOLES)}])", result)
         filled = (holes[ord(part) - _FIRST_HOLE] if _is_hole(part) else Fragment(part, at) for part in parts)
@@ -281,6 +284,10 @@ class WrittenFiles:
             ]
             at = found.end()
         return (*parts, Fragment(text[at:], start))
+
+
+_SOME_CHARACTERS = re.compile(r"(?<!\\)(?:\.(?!\*)|\[)")
+"""A part of a pattern that a text of any length need not match: one character, or those of a class."""
 
 
 def _with_holes(value: Value, holes: list[Fragment]) -> str:

@@ -146,6 +146,10 @@ def test_a_place_that_xargs_fills_is_not_known(tmp_path: Path) -> None:
         # What sed puts there is not known; the rest of the file is.
         ('cp ds.json run.json\nsed -i "s/3/$STAGE/" run.json', None, "cpu"),
         ('cp ds.json run.json\nsed -i "s/$OLD/2/" run.json', None, None),
+        # An unknown part may be longer than one character, and have what ends a class; `.*` takes all of it.
+        ("cp ds.json run.json\nsed -i \"s/3/$STAGE/\" run.json\nsed -i 's/\"stage\": ./\"stage\": 2/' run.json", None, None),
+        ("cp ds.json run.json\nsed -i \"s/3/$STAGE/\" run.json\nsed -i 's/\"stage\": [^,]*/\"stage\": 2/' run.json", None, None),
+        ("cp ds.json run.json\nsed -i \"s/3/$STAGE/\" run.json\nsed -i 's/\"stage\": .*, /\"stage\": 2, /' run.json", 2, "cpu"),
         # A branch that certainly runs, and one that certainly does not.
         ("cp ds.json run.json\nif grep -q stage run.json; then sed -i 's/3/2/' run.json; fi", 2, "cpu"),
         ("cp ds.json run.json\nif grep -q other run.json; then sed -i 's/3/2/' run.json; fi", 3, "cpu"),
