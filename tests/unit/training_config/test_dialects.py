@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from envcheck.core.training_facts import KEYS
 from envcheck.rules import derive
 from envcheck.training_config import dialects
 from envcheck.training_config.dialect_context import PROGRAM
+from tests.support.launches import known_facts
 from tests.support.paths import ROOT
 
 FOLDER = ROOT / "compat/dialects"
@@ -118,3 +120,21 @@ def test_a_mistake_in_a_dialect_is_reported() -> None:
         _ = known["x"].rows
     with pytest.raises(ValueError, match="extends y"):
         dialects.load({"x": {"title": "x", "extends": ["y"]}})
+
+
+@pytest.mark.parametrize(
+    ("launch", "key", "value"),
+    [
+        ("swift rlhf --rlhf_type rm --train_type lora", "modules_to_save", True),
+        ("swift sft --task_type seq_cls --train_type lora", "modules_to_save", True),
+        ("swift rlhf --rlhf_type dpo --train_type lora", "modules_to_save", None),
+        ("python -m openrlhf.cli.train_ppo_ray --rollout_batch_size 8 --use_dynamic_batch", "packing", True),
+        ("python -m openrlhf.cli.train_ppo_ray --train.dynamic_batch_enable", "packing", True),
+        ("python -m openrlhf.cli.train_ppo_ray --rollout_batch_size 8", "packing", None),
+    ],
+)
+def test_what_one_option_switches_on_by_itself(
+    launch: str, key: str, value: bool | None, tmp_path: Path
+) -> None:
+    found = known_facts(tmp_path, {"run.sh": f"{launch} --model some/model --bf16\n"})
+    assert found.get(key) is value
