@@ -116,7 +116,7 @@ PythonOption = Annotated[
     CommandOption(
         "--python",
         metavar="PATH",
-        help="measure: interpreter to create environments for. prove: interpreter with torch for scripts.",
+        help="measure: interpreter to create environments for. prove: interpreter with torch for programs.",
     ),
 ]
 OlderOption = Annotated[

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from envcheck import probes
 from envcheck.commands import loading
 from envcheck.commands import siblings as sibling_search
-from envcheck.commands.proof_runs import ScriptRunner
+from envcheck.commands.proof_runs import ProgramRunner
 from envcheck.commands.sweep import run_sweep
 from envcheck.core.errors import ExamineError, InputError
 from envcheck.core.i18n import counted
@@ -51,8 +51,8 @@ class ProveOptions:
             record.
         folder: a folder laid out like compat/; the records are written to its proofs/.
         store: a folder of copies of releases, `PACKAGE/VERSION.zip`; None reads only the index.
-        python: the interpreter with torch that scripts run in.
-        scratch: where releases are installed for scripts; None uses a temporary folder.
+        python: an interpreter with torch, and little else, that programs run in.
+        scratch: where releases are installed for programs; None uses a temporary folder.
         older: whether open lower bounds are followed beyond the oldest releases of the tables.
         sweep: whether rules are compared with every release in the store instead; nothing is recorded.
         siblings: whether files for other values of a rule's facts are searched instead; nothing is recorded.
@@ -107,7 +107,7 @@ def prove(options: ProveOptions, host: Host, tell: Tell) -> tuple[str, int]:
         since.setdefault(release.package, release.version)
     folder = scratch_folder() if options.scratch is None else locked_folder(options.scratch)
     with folder as place, ThreadPoolExecutor(max_workers=_WORKERS) as pool:
-        runner = ScriptRunner(host=host, python=options.python, folder=place)
+        runner = ProgramRunner(host=host, python=options.python, folder=place)
         supply = Supply({}, since, packages.open, runner.run, older=options.older)
         outcomes = list(pool.map(lambda job: _prove(job, packages, supply), jobs))
     failed = 0

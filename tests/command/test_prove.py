@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import tomllib
 import zipfile
 from pathlib import Path
@@ -121,6 +122,42 @@ def test_an_open_lower_bound_is_followed_below_the_tables_if_asked(folder: Path)
     assert seen["peft 0.2.0", "inside"]
     assert not seen["peft 0.1.0", "inside"]
     assert "peft 0.0.9" not in {name for name, _ in seen}
+
+
+RUNS = """proof.runs = [
+  { pkg = "peft", beside = ["other"], fails = "cannot import name 'gone'", program = "import peft, other" },
+]"""
+
+
+def test_a_program_is_run_in_the_releases_around_a_bound_and_with_the_fix(folder: Path) -> None:
+    reads = next(line for line in RULE.splitlines() if line.startswith("proof.reads"))
+    write(folder, rule=RULE.replace(reads, RUNS), when="<0.3.0", fix=">=0.3.0")
+    texts = {**LATE, "0.1.0": b"from sys import gone\n", "0.2.0": b"from sys import gone\n"}
+    files = dict(wheel("peft", version, more={"peft/__init__.py": text}) for version, text in texts.items())
+    files |= dict(wheel("other", version, more={"other/__init__.py": b""}) for version in ("1.0", "2.0"))
+    with serving(LocalIndex(files, ranges=True)) as index:
+        environ = {"PIP_INDEX_URL": index.url, "PYTHONPATH": str(ROOT), "PIP_CONFIG_FILE": "/dev/null"}
+        told = envcheck("matrix", "prove", "-o", str(folder), "--python", sys.executable, environ=environ)
+    assert (told.code, told.out.splitlines()[-1]) == (0, "1 rule proven, 0 contradicted"), told.err
+    rows = tomllib.loads((folder / "proofs" / "peft.toml").read_text())["proof"][0]["opened"]
+    assert {
+        (row["release"], row["side"], row["seen"].partition(";")[0].partition(" (")[0]) for row in rows
+    } == {
+        ("peft 0.1.0", "inside", "ImportError: cannot import name 'gone' from 'sys'"),
+        ("peft 0.2.0", "inside", "ImportError: cannot import name 'gone' from 'sys'"),
+        ("peft 0.3.0", "outside", "works"),
+        ("peft 0.3.0", "fix 1 run", "works"),
+        ("peft 0.4.0", "fix 1 run", "works"),
+    }
+    assert all(row["seen"].endswith("; beside other 2.0") for row in rows)
+
+
+def test_a_program_needs_an_interpreter(folder: Path) -> None:
+    reads = next(line for line in RULE.splitlines() if line.startswith("proof.reads"))
+    write(folder, rule=RULE.replace(reads, RUNS))
+    outcome = prove(folder)
+    assert (outcome.code, len(outcome.err.splitlines())) == (2, 1)
+    assert "--python: expected an interpreter with torch" in outcome.err
 
 
 def test_only_what_has_no_current_record_is_proven_unless_it_is_named(folder: Path) -> None:

@@ -92,7 +92,7 @@ def _is_opened(clause: Clause, edge: bounds.Edge, record: ProofRecord) -> bool:
 def _unopened_fixes(rule: Rule, proof: Proof, record: ProofRecord) -> Iterator[str]:
     for number in range(1, len(rule.fixes) + 1):
         advised = [each for each in bounds.advised(rule, {}) if each.fix == number]
-        opened = any(seen.side == f"fix {number}" for seen in record.opened)
+        opened = any(seen.side.removesuffix(records.RUN) == f"fix {number}" for seen in record.opened)
         if advised and not opened and not any(each.package in proof.unopened for each in advised):
             listed = " and ".join(f"{each.package} {each.version}" for each in advised)
             yield f"expected the fix {listed} in the record of this proof; {_PROVE}"

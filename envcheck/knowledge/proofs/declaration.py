@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from packaging.requirements import InvalidRequirement, Requirement
+
 _CHECK_KEYS = frozenset(
     {"pkg", "file", "scope", "has", "lacks", "keyword", "lacks_keyword", "name", "lacks_name", "when"}
     | {"requires", "extra", "names_bound", "of", "among", "wheels", "lacks_wheels", "lowest"}
@@ -63,22 +65,28 @@ class ReadCheck:
 
 @dataclass(frozen=True, kw_only=True)
 class RunCheck:
-    """A script that runs beside each release: it must fail inside the bounds and pass outside.
+    """A program that runs beside releases: it must fail inside the bounds, and not outside or with a fix.
 
     Attributes:
         package: the package whose releases are installed.
-        script: the name of a script in the folder of scripts.
-        fails: a regular expression for how it fails; a script that fails otherwise proves nothing.
-        beside: releases that are installed with it, `transformers==4.46.3`.
+        program: the text of the program, in Python.
+        fails: a regular expression for how it fails; to fail otherwise does not show the failure. Empty if
+            `fix` is given.
+        beside: requirements that are installed with it, `transformers<5`; the newest that fit together.
         when: numbers of the `when` tables that the check is for, from 1; empty for all of them.
+        fix: the number of the fix that the program makes itself, by another setting: it must pass inside the
+            bounds. 0 for a program that shows the failure.
+        processes: how many processes run it; more than one are started by torch's launcher.
 
     """
 
     package: str
-    script: str
-    fails: str
+    program: str
+    fails: str = ""
     beside: tuple[str, ...] = ()
     when: tuple[int, ...] = ()
+    fix: int = 0
+    processes: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +95,7 @@ class Proof:
 
     Attributes:
         reads: what is looked for in published files.
-        runs: scripts that are run.
+        runs: programs that are run.
         none: why the rule can be neither read nor run; empty if it can.
         unopened: packages whose bounds are not opened, with the reason.
         exceptions: releases (`peft 0.9.0`, `peft <0.9`) for which the checks do not decide, with the reason.
@@ -200,16 +208,42 @@ def _mistakes(check: ReadCheck) -> list[str]:
     return found
 
 
+_RUN_KEYS = frozenset({"pkg", "program", "fails", "beside", "when", "fix", "processes"})
+
+
 def _run_check(row: Mapping[str, Any], problems: list[str]) -> RunCheck | None:
-    unknown = sorted(row.keys() - {"pkg", "script", "fails", "beside", "when"})
-    problems += [f"proof: runs: unknown key {key!r}" for key in unknown]
-    if not all(isinstance(row.get(key), str) for key in ("pkg", "script", "fails")):
-        problems.append(f"proof: runs: expected pkg, script and fails; found {dict(row)!r}")
-        return None
-    return RunCheck(
-        package=row["pkg"],
-        script=row["script"],
-        fails=row["fails"],
+    before = len(problems)
+    problems += [f"proof: runs: unknown key {key!r}" for key in sorted(row.keys() - _RUN_KEYS)]
+    check = RunCheck(
+        package=str(row.get("pkg", "")),
+        program=str(row.get("program", "")),
+        fails=str(row.get("fails", "")),
         beside=_texts(row, "beside"),
         when=_numbers(row),
+        fix=_count(row, "fix", 0, problems),
+        processes=_count(row, "processes", 1, problems),
     )
+    if not (check.package and check.program and bool(check.fails) != bool(check.fix)):
+        problems.append(f"proof: runs: expected pkg, program and either fails or fix; found {dict(row)!r}")
+    problems += [f"proof: runs: {each!r}: not a requirement" for each in check.beside if not _is_valid(each)]
+    try:
+        re.compile(check.fails)
+        compile(check.program, "program", "exec", dont_inherit=True)
+    except (re.error, SyntaxError, ValueError) as error:
+        problems.append(f"proof: runs: {check.package}: {error}")
+    return check if len(problems) == before else None
+
+
+def _count(row: Mapping[str, Any], key: str, default: int, problems: list[str]) -> int:
+    value = row.get(key, default)
+    if (isinstance(value, int) and value > 0) or key not in row:
+        return int(value)
+    problems.append(f"proof: runs: {key}: expected a number above 0; found {value!r}")
+    return default
+
+
+def _is_valid(requirement: str) -> bool:
+    try:
+        return bool(Requirement(requirement).name)
+    except InvalidRequirement:
+        return False

@@ -18,13 +18,18 @@ FOLDER = "proofs/"
 """The folder of compat/ that holds the records: one file for each file of rules."""
 
 
+RUN = " run"
+"""Ends the side of a fix with which a program was run."""
+
+
 class SeenRelease(NamedTuple):
     """What was found in one release.
 
     Attributes:
         package: the package that was opened or run.
         version: its release.
-        side: `inside` the bounds of the rule, `outside` them, or `fix N`: advised by the Nth fix.
+        side: `inside` the bounds of the rule, `outside` them, or `fix N`: advised by the Nth fix; `fix N run`
+            if a program was run with all that the fix advises.
         agrees: whether what was found is what the rule states.
         seen: the line, name, bound or message that shows it.
 
@@ -79,7 +84,7 @@ def _names(text: str, seen: SeenRelease) -> bool:
 def contradictions(rule: Rule, proof: Proof, opened: Iterable[SeenRelease]) -> list[SeenRelease]:
     """Return the findings against the rule: against its bounds, and on fixes that help in no package."""
     rows = [seen for seen in opened if not excused(proof, seen)]
-    found = [seen for seen in rows if not seen.side.startswith("fix") and not seen.agrees]
+    found = [seen for seen in rows if not (seen.agrees or _is_opened_fix(seen))]
     for number in range(1, len(rule.fixes) + 1):
         advised = [seen for seen in rows if seen.side == f"fix {number}"]
         packages = {seen.package for seen in advised}
@@ -88,6 +93,11 @@ def contradictions(rule: Rule, proof: Proof, opened: Iterable[SeenRelease]) -> l
         if packages and not helpful:
             found += [seen for seen in advised if not seen.agrees]
     return found
+
+
+def _is_opened_fix(seen: SeenRelease) -> bool:
+    """Return whether a fix was only opened; if it was run, all that it advises was there."""
+    return seen.side.startswith("fix") and not seen.side.endswith(RUN)
 
 
 # --- the files of compat/proofs/ ----------------------------------------------------------------------

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 from typing import NamedTuple
 
 from envcheck.core import versions
 from envcheck.core.facts import Tri, package_key
 from envcheck.core.rules import Rule
-from envcheck.knowledge.proofs import bounds, checks
+from envcheck.knowledge.proofs import bounds, checks, running
 from envcheck.knowledge.proofs.checks import OpenedRelease, Sight
 from envcheck.knowledge.proofs.declaration import Proof, ReadCheck, RunCheck
 from envcheck.knowledge.proofs.records import SeenRelease
-
-Run = Callable[[RunCheck, str], Sight]
-"""Runs the script of a check beside a release; `found` means that it fails as the rule states."""
 
 
 class Supply(NamedTuple):
@@ -26,7 +22,7 @@ class Supply(NamedTuple):
         since: the first release of each package that the tables list; older ones are opened only if a bound
             lies there.
         open: returns the published files of a release.
-        run: runs a script beside a release.
+        run: runs the program of a check beside releases.
         older: whether to open older releases than those of the tables, too.
 
     """
@@ -34,7 +30,7 @@ class Supply(NamedTuple):
     releases: Mapping[str, Sequence[str]]
     since: Mapping[str, str]
     open: Callable[[str, str], OpenedRelease]
-    run: Run
+    run: running.Run
     older: bool = False
 
 
@@ -47,7 +43,8 @@ def prove(rule: Rule, proof: Proof, supply: Supply) -> list[SeenRelease]:
         if check.partner:
             found += _bounded(rule, check, supply)
     for run in proof.runs:
-        found += _decided(rule, run.package, run.when, supply, partial(supply.run, run))
+        releases = supply.releases[run.package]
+        found += running.decided(rule, run, _to_run(rule, run, supply), releases[-1], supply.run)
     return list(dict.fromkeys(found))
 
 
@@ -125,6 +122,20 @@ def _around_bounds(rule: Rule, package: str, tables: Sequence[int], supply: Supp
         ends = {releases[-1], first} if first in releases else set(releases[-1:])
         found |= {end for end in ends if bounds.matches(clause, end)}
     return sorted(found, key=versions.order)
+
+
+def _to_run(rule: Rule, check: RunCheck, supply: Supply) -> list[str]:
+    """Return the releases around the bounds, and all those inside if they are few."""
+    around = _around_bounds(rule, check.package, check.when, supply)
+    first = supply.since.get(check.package, "")
+    inside = [
+        version
+        for version in supply.releases[check.package]
+        if bounds.rule_matches(rule, check.package, version, check.when)
+        and (not first or versions.compare(version, ">=", first) is Tri.YES)
+    ]
+    few = inside if len(inside) <= running.SHORT_RANGE else []
+    return sorted({*around, *few}, key=versions.order)
 
 
 def _older_releases(rule: Rule, package: str, tables: Sequence[int], supply: Supply) -> list[str]:

@@ -1,5 +1,4 @@
-"""Short scripts that `matrix prove` runs beside releases, in the target's interpreter.
+"""Modules that programs of proofs import; they run in the interpreter that `matrix prove` is given.
 
-A script exits with 0 if what it tries works, and with 1, after one line that says how, if it fails. Anything
-else is a fault of the script. Standard library and the libraries in question only.
+Standard library and the libraries in question only, in the releases that the rules are about.
 """

@@ -9,16 +9,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from packaging.requirements import Requirement
 
 from envcheck import probes
 from envcheck.commands import loading
+from envcheck.core.errors import NoSolutionError
 from envcheck.core.rules import Rule
 from envcheck.knowledge import lint
 from envcheck.knowledge.load import build_matrix, gather_tree
-from envcheck.knowledge.proofs import checks, records, verification
+from envcheck.knowledge.proofs import checks, records, running, verification
 from envcheck.knowledge.proofs.checks import Sight
-from envcheck.knowledge.proofs.declaration import Proof, ReadCheck, read_proof
+from envcheck.knowledge.proofs.declaration import Proof, ReadCheck, RunCheck, read_proof
 from envcheck.knowledge.proofs.records import ProofRecord, SeenRelease
+from envcheck.knowledge.proofs.running import RunResult
 from envcheck.knowledge.proofs.verification import Supply
 
 
@@ -131,7 +134,13 @@ def test_what_a_release_demands_of_another_package(
         ({"reads": [{"pkg": "peft", "file": "a.py", "has": "("}]}, "not a regular expression"),
         ({"reads": [{"pkg": "peft", "file": "a.py", "keyword": "x"}]}, "expected scope"),
         ({"reads": [{"pkg": "peft", "file": "a.py", "names_bound": "(x)"}]}, "names_bound together with of"),
-        ({"runs": [{"pkg": "peft"}]}, "expected pkg, script and fails"),
+        ({"runs": [{"pkg": "peft", "program": "pass"}]}, "expected pkg, program and either fails or fix"),
+        ({"runs": [{"pkg": "peft", "program": "if", "fails": "x"}]}, "invalid syntax"),
+        ({"runs": [{"pkg": "peft", "program": "pass", "fix": 0}]}, "expected a number above 0"),
+        (
+            {"runs": [{"pkg": "peft", "program": "pass", "fails": "x", "beside": ["a b"]}]},
+            "'a b': not a requirement",
+        ),
         ({"none": "why", "unopened": {"peft": ""}}, "unopened: expected a reason"),
     ],
 )
@@ -168,10 +177,11 @@ def rule_of(text: str) -> tuple[Rule, Proof]:
     return build_matrix(tree, loading.vocabulary(probes.every_probe())).rules[0], proof
 
 
-def supply(releases: Mapping[str, Mapping[str, Files]], since: str = "") -> Supply:
-    def run(_check: object, _version: str) -> Sight:
-        raise AssertionError
+def no_run(_check: RunCheck, _requirements: Sequence[str]) -> RunResult:
+    raise AssertionError
 
+
+def supply(releases: Mapping[str, Mapping[str, Files]], since: str = "", run: running.Run = no_run) -> Supply:
     return Supply(
         releases={name: list(files) for name, files in releases.items()},
         since={"peft": since},
@@ -231,6 +241,83 @@ def test_an_exception_needs_the_release_and_covers_no_other() -> None:
     assert records.contradictions(rule, proof, found) == []
     refuted = SeenRelease("peft", "0.12.0", "inside", agrees=False, seen="")
     assert records.contradictions(rule, proof, [refuted]) == [refuted]
+
+
+RUNS_X = (
+    """proof.runs = [{ pkg = 'peft', beside = ['trl<1', 'accelerate'], fails = 'x', program = 'train()' }]"""
+)
+
+
+def failing_with(broken: set[str], asked: list[list[str]]) -> running.Run:
+    """Return a stand-in for programs that fail as stated beside `broken`; `asked` collects what was installed."""
+
+    def run(_check: RunCheck, requirements: Sequence[str]) -> RunResult:
+        asked.append(list(requirements))
+        if "torch==0" in requirements:
+            raise NoSolutionError("none")
+        fails = not broken.isdisjoint(requirements)
+        parsed = [Requirement(line) for line in requirements]
+        releases = {each.name: str(each.specifier).removeprefix("==") for each in parsed}
+        return RunResult(not fails, fails, "x" if fails else "works", releases)
+
+    return run
+
+
+def run_rule(text: str, broken: set[str]) -> tuple[list[str], list[list[str]], list[str]]:
+    """Return what was seen, what was installed, and what contradicts a rule that is proven by a program."""
+    rule, proof = rule_of(text)
+    asked: list[list[str]] = []
+    releases = supply(
+        peft(v11="", v12="", v13="", v14="", v15="", v16="", v17=""), run=failing_with(broken, asked)
+    )
+    found = verification.prove(rule, proof, releases)
+    against = records.contradictions(rule, proof, found)
+    return [f"{s.version} {s.side}" for s in found], asked, [f"{s.version} {s.side}" for s in against]
+
+
+def test_a_program_runs_in_each_release_of_a_short_range_and_with_the_fix_beside_what_is_newest() -> None:
+    text = rule_text('{ "pkg.peft" = ">=0.13.0,<0.16.0", "pkg.trl" = "<1" }', RUNS_X)
+    seen, asked, against = run_rule(text, {"peft==0.13.0", "peft==0.14.0", "peft==0.15.0"})
+    inside = ["0.13.0 inside", "0.14.0 inside", "0.15.0 inside"]
+    assert seen[:5] == ["0.12.0 outside", *inside, "0.16.0 outside"]
+    assert asked[:2] == [["peft==0.12.0", "trl<1", "accelerate"], ["peft==0.13.0", "trl<1", "accelerate"]]
+    assert seen[5:] == ["0.16.0 fix 1 run", ">=0.16.0 fix 1 run"]
+    # The rule bounds TRL, so the fix leaves it where it fails; accelerate is free.
+    assert asked[5:] == [["peft==0.16.0", "trl<1", "accelerate"], ["peft>=0.16.0", "trl<1", "accelerate"]]
+    assert against == []
+
+
+def test_a_release_in_the_middle_that_runs_is_found() -> None:
+    text = rule_text('{ "pkg.peft" = ">=0.13.0,<0.16.0" }', RUNS_X)
+    assert run_rule(text, {"peft==0.13.0", "peft==0.15.0"})[2] == ["0.14.0 inside"]
+
+
+def test_a_fix_that_fails_beside_what_is_newest_is_refused_although_its_own_release_was_opened() -> None:
+    text = rule_text('{ "pkg.peft" = "<0.16.0" }', f"{READS_X}\n{RUNS_X}", '{ "pkg.peft" = ">=0.16.0" }')
+    rule, proof = rule_of(text)
+    opened = [
+        SeenRelease("peft", "0.16.0", "fix 1", agrees=True, seen=""),
+        SeenRelease("peft", "0.17.0", "fix 1 run", agrees=False, seen="x"),
+    ]
+    assert records.contradictions(rule, proof, opened) == opened[1:]
+
+
+def test_a_fix_whose_releases_do_not_fit_together_is_refused() -> None:
+    text = rule_text('{ "pkg.peft" = "<0.16.0" }', RUNS_X, '{ "pkg.torch" = "==0" }')
+    assert run_rule(text, {f"peft==0.{minor}.0" for minor in range(11, 16)})[2] == ["==0 fix 1 run"]
+
+
+def test_a_setting_as_a_fix_has_a_program_of_its_own_that_must_pass_inside_the_bounds() -> None:
+    runs = "proof.runs = [{ pkg = 'peft', fix = 1, program = 'train(packing=False)' }]"
+    text = rule_text('{ "pkg.peft" = ">=0.13.0,<0.15.0" }', runs, '{ "train.packing" = false }')
+    assert run_rule(text, set())[::2] == (["0.13.0 fix 1 run", "0.14.0 fix 1 run"], [])
+    assert run_rule(text, {"peft==0.14.0"})[2] == ["0.14.0 fix 1 run"]
+
+
+def test_a_package_that_the_rule_does_not_bound_is_run_in_its_newest_release() -> None:
+    text = rule_text('{ "pkg.trl" = "<1", "train.packing" = true }', RUNS_X, '{ "pkg.trl" = ">=1" }')
+    seen, _, against = run_rule(text, {"trl<1"})
+    assert (seen[0], against) == ("0.17.0 inside", [])
 
 
 def test_a_rule_must_refuse_exactly_what_the_metadata_refuses() -> None:
