@@ -59,6 +59,20 @@ _EXCEPTION = re.compile(
 )
 
 
+class _BuildError(Exception):
+    """A release has no wheel for this interpreter, and its source cannot be built."""
+
+
+def _check(ran: FinishedProcess, what: str) -> None:
+    """Raise the error of a run of uv that failed; a build that fails says nothing about the index."""
+    if ran.code is None:
+        raise _BuildError(f"not done within {INSTALL_S:g} s")
+    if built := re.search(r"Failed to (?:download and )?build `([^`]+)`", ran.err if ran.code else ""):
+        raise _BuildError(built[1])
+    if ran.code != 0:
+        raise ExamineError(f"{what}: {one_line(ran.err)[:300]}")
+
+
 @dataclass(frozen=True, kw_only=True)
 class ProgramRunner:
     """Runs programs by one interpreter; releases are kept in `folder`."""
@@ -81,8 +95,11 @@ class ProgramRunner:
                 "--python", f"expected an interpreter with torch, for a program of {check.package}"
             )
         with self._lock:  # one at a time: programs use all cores
-            resolved = self._resolved(requirements)
-            paths = [self._installed(release) for release in resolved]
+            try:
+                resolved = self._resolved(requirements, regardless=check.regardless)
+                paths = [self._installed(release) for release in resolved]
+            except _BuildError as error:
+                return RunResult(passes=False, fails=False, seen=f"not built: {error}", releases={})
             ran = self._run(check, paths)
         found = dict(release.split("==") for release in resolved)
         asked = [canonicalize_name(Requirement(text).name) for text in requirements]
@@ -116,19 +133,22 @@ class ProgramRunner:
         line = one_line((named or raised or lines or [f"exit code {ran.code}"])[-1])[:SEEN_LIMIT]
         return line if stated else f"fails otherwise: {line}"
 
-    def _resolved(self, requirements: Sequence[str]) -> list[str]:
-        """Return the releases to install, `NAME==VERSION`, without torch, which the interpreter has."""
+    def _resolved(self, requirements: Sequence[str], *, regardless: bool) -> list[str]:
+        """Return the releases to install, `NAME==VERSION`, without torch, which the interpreter has.
+
+        With `regardless`, the requirements replace what other packages require of the same ones.
+        """
         place = self.folder / "resolved"
         place.mkdir(exist_ok=True)
         wanted, without = place / "wanted.in", place / "without.in"
         wanted.write_text("".join(f"{line}\n" for line in requirements), encoding="utf-8")
-        without.write_text("torch; python_version < '0'\n", encoding="utf-8")
+        replaced = ["torch; python_version < '0'", *(requirements if regardless else ())]
+        without.write_text("".join(f"{line}\n" for line in replaced), encoding="utf-8")
         command = ["pip", "compile", "--no-config", "--no-header", "--no-annotate", "--quiet"]
         ran = self._uv([*command, "--python", self.python, "--override", str(without), str(wanted)])
         if ran.code and "No solution found" in ran.err:
             raise NoSolutionError(one_line(ran.err))
-        if ran.code != 0:
-            raise ExamineError(f"uv could not resolve {', '.join(requirements)}: {one_line(ran.err)[:300]}")
+        _check(ran, f"uv could not resolve {', '.join(requirements)}")
         return [line.split(" ")[0] for line in ran.out.splitlines() if "==" in line]
 
     def _installed(self, release: str) -> Path:
@@ -138,8 +158,7 @@ class ProgramRunner:
         if not done.exists():
             command = ["pip", "install", "--quiet", "--python", self.python, "--no-deps"]
             ran = self._uv([*command, "--target", str(place), release])
-            if ran.code != 0:
-                raise ExamineError(f"{release}: uv could not install it: {one_line(ran.err)[:300]}")
+            _check(ran, f"{release}: uv could not install it")
             done.touch()
         return place
 

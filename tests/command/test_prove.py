@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.local_index import LocalIndex, serving, wheel
+from tests.support.local_index import LocalIndex, sdist, serving, wheel
 from tests.support.paths import ROOT
 from tests.support.running import Outcome, envcheck
 
@@ -129,27 +129,66 @@ RUNS = """proof.runs = [
 ]"""
 
 
-def test_a_program_is_run_in_the_releases_around_a_bound_and_with_the_fix(folder: Path) -> None:
+def run_program(folder: Path, files: dict[str, bytes], runs: str = RUNS) -> tuple[Outcome, dict[str, str]]:
+    """Prove the rule by a program beside an index; return what was seen by release and side."""
     reads = next(line for line in RULE.splitlines() if line.startswith("proof.reads"))
-    write(folder, rule=RULE.replace(reads, RUNS), when="<0.3.0", fix=">=0.3.0")
-    texts = {**LATE, "0.1.0": b"from sys import gone\n", "0.2.0": b"from sys import gone\n"}
-    files = dict(wheel("peft", version, more={"peft/__init__.py": text}) for version, text in texts.items())
-    files |= dict(wheel("other", version, more={"other/__init__.py": b""}) for version in ("1.0", "2.0"))
+    write(folder, rule=RULE.replace(reads, runs), when="<0.3.0", fix=">=0.3.0")
     with serving(LocalIndex(files, ranges=True)) as index:
         environ = {"PIP_INDEX_URL": index.url, "PYTHONPATH": str(ROOT), "PIP_CONFIG_FILE": "/dev/null"}
         told = envcheck("matrix", "prove", "-o", str(folder), "--python", sys.executable, environ=environ)
-    assert (told.code, told.out.splitlines()[-1]) == (0, "1 rule proven, 0 contradicted"), told.err
     rows = tomllib.loads((folder / "proofs" / "peft.toml").read_text())["proof"][0]["opened"]
-    assert {
-        (row["release"], row["side"], row["seen"].partition(";")[0].partition(" (")[0]) for row in rows
-    } == {
-        ("peft 0.1.0", "inside", "ImportError: cannot import name 'gone' from 'sys'"),
-        ("peft 0.2.0", "inside", "ImportError: cannot import name 'gone' from 'sys'"),
-        ("peft 0.3.0", "outside", "works"),
-        ("peft 0.3.0", "fix 1 run", "works"),
-        ("peft 0.4.0", "fix 1 run", "works"),
+    return told, {f"{row['release']} {row['side']}": row["seen"] for row in rows}
+
+
+def published(
+    name: str, *versions: str, text: bytes = b"", requires: tuple[str, ...] = ()
+) -> dict[str, bytes]:
+    """Return wheels of a package with one module."""
+    return dict(wheel(name, each, requires, more={f"{name}/__init__.py": text}) for each in versions)
+
+
+BROKEN = published("peft", "0.1.0", "0.2.0", text=b"from sys import gone\n")
+MENDED = published("peft", "0.3.0", "0.4.0")
+
+
+def test_a_program_is_run_in_the_releases_around_a_bound_and_with_the_fix(folder: Path) -> None:
+    told, seen = run_program(folder, {**BROKEN, **MENDED, **published("other", "1.0", "2.0")})
+    assert (told.code, told.out.splitlines()[-1]) == (0, "1 rule proven, 0 contradicted"), told.err
+    gone = "ImportError: cannot import name 'gone' from 'sys' (unknown location); beside other 2.0"
+    assert seen == {
+        "peft 0.1.0 inside": gone,
+        "peft 0.2.0 inside": gone,
+        "peft 0.3.0 outside": "works; beside other 2.0",
+        "peft 0.3.0 fix 1 run": "works; beside other 2.0",
+        "peft 0.4.0 fix 1 run": "works; beside other 2.0",
     }
-    assert all(row["seen"].endswith("; beside other 2.0") for row in rows)
+
+
+def test_what_a_fix_breaks_in_another_package_is_found_by_its_program(folder: Path) -> None:
+    told, seen = run_program(
+        folder, {**BROKEN, **MENDED, **published("other", "2.0", text=b"import peft\nassert peft.old\n")}
+    )
+    assert told.code == 1
+    assert "peft 0.4.0 (fix 1 run) contradicts the rule: fails otherwise: AttributeError" in told.err
+    assert seen["peft 0.2.0 inside"].startswith("ImportError: cannot import name 'gone'")
+
+
+def test_releases_that_refuse_each_other_are_run_together_only_if_the_proof_says_so(folder: Path) -> None:
+    files = {**BROKEN, **MENDED, **published("other", "2.0", requires=("peft>=0.3",))}
+    told, seen = run_program(folder, files, RUNS.replace("fails", "regardless = true, fails"))
+    assert told.code == 0, told.out + told.err
+    assert seen["peft 0.1.0 inside"].endswith("; beside other 2.0")
+
+
+def test_a_release_that_cannot_be_built_is_no_proof(folder: Path) -> None:
+    name, data = sdist("peft", "0.2.0")
+    told, seen = run_program(
+        folder,
+        {**published("peft", "0.1.0", text=b"from sys import gone\n"), name: data, **MENDED}
+        | published("other", "1.0"),
+    )
+    assert told.code == 1
+    assert seen["peft 0.2.0 inside"] == "not built: peft==0.2.0; beside nothing else"
 
 
 def test_a_program_needs_an_interpreter(folder: Path) -> None:

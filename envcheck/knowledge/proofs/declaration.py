@@ -77,6 +77,8 @@ class RunCheck:
         fix: the number of the fix that the program makes itself, by another setting: it must pass inside the
             bounds. 0 for a program that shows the failure.
         processes: how many processes run it; more than one are started by torch's launcher.
+        regardless: whether what is installed may contradict the requirements of other packages, as after
+            `pip install --no-deps`; with a fix that changes packages it must not.
 
     """
 
@@ -87,6 +89,7 @@ class RunCheck:
     when: tuple[int, ...] = ()
     fix: int = 0
     processes: int = 1
+    regardless: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -208,7 +211,7 @@ def _mistakes(check: ReadCheck) -> list[str]:
     return found
 
 
-_RUN_KEYS = frozenset({"pkg", "program", "fails", "beside", "when", "fix", "processes"})
+_RUN_KEYS = frozenset({"pkg", "program", "fails", "beside", "when", "fix", "processes", "regardless"})
 
 
 def _run_check(row: Mapping[str, Any], problems: list[str]) -> RunCheck | None:
@@ -222,6 +225,7 @@ def _run_check(row: Mapping[str, Any], problems: list[str]) -> RunCheck | None:
         when=_numbers(row),
         fix=_count(row, "fix", 0, problems),
         processes=_count(row, "processes", 1, problems),
+        regardless=bool(row.get("regardless", False)),
     )
     if not (check.package and check.program and bool(check.fails) != bool(check.fix)):
         problems.append(f"proof: runs: expected pkg, program and either fails or fix; found {dict(row)!r}")

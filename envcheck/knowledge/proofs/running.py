@@ -7,6 +7,7 @@ who follow it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from packaging.requirements import Requirement
@@ -87,7 +88,7 @@ def _with_fixes(rule: Rule, check: RunCheck, failing: str, run: Run) -> Iterator
         for requirements, lowest in _requirements(rule, check, fix, failing):
             package, value = package_name(fix.set[0][0]), str(fix.set[0][1])
             try:
-                result = run(check, requirements)
+                result = run(replace(check, regardless=False), requirements)
             except NoSolutionError:
                 if not lowest:  # what is left free may exclude the lowest release, but not all of them
                     yield SeenRelease(package, value, side, agrees=False, seen="no releases fit together")
