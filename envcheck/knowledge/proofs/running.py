@@ -59,20 +59,27 @@ def decided(rule: Rule, check: RunCheck, around: Sequence[str], newest: str, run
         run: runs the program.
 
     Raises:
-        NoSolutionError: a release around the bounds cannot be installed beside what the check names.
+        NoSolutionError: no release around the bounds can be installed beside what the check names. If only
+            some cannot, nobody has them, and they are left out.
 
     """
     inside = [version for version in around if bounds.rule_matches(rule, check.package, version, check.when)]
     inside = inside if around else [newest]
-    rows = []
+    rows, refused = [], None
     for version in inside if check.fix else around or inside:
-        result = run(check, [f"{check.package}=={version}", *check.beside])
+        try:
+            result = run(check, [f"{check.package}=={version}", *check.beside])
+        except NoSolutionError as error:
+            refused = error
+            continue
         if check.fix:
             row = _row(check.package, version, f"fix {check.fix}{RUN}", result, agrees=result.passes)
         else:
             side = "inside" if version in inside else "outside"
             row = _row(check.package, version, side, result, agrees=result.fails is (version in inside))
         rows.append(row)
+    if refused and not rows:
+        raise refused
     return rows if check.fix or not inside else [*rows, *_with_fixes(rule, check, inside[-1], run)]
 
 
@@ -102,6 +109,8 @@ def _requirements(rule: Rule, check: RunCheck, fix: Fix, failing: str) -> Iterat
     named = {package_name(key): value for key, value in fix.set if key.startswith("pkg.")}
     if len(named) != len(fix.set) or not all(isinstance(v, str) and "{" not in v for v in named.values()):
         return  # a setting is changed, which this program does not know
+    if "torch" in named:
+        return  # all programs share one torch, and no requirement changes it
     kept = {check.package: f"=={failing}" if check.package in bounds.bounded_packages(rule) else ""}
     for text in check.beside:
         beside = Requirement(text)

@@ -48,3 +48,81 @@ def train(model, examples=None, callbacks=None, **settings):
     )
     trainer.train()
     return trainer
+
+
+def alone():
+    """Make this process a group of one, as DeepSpeed and FSDP expect, unless torch's launcher started it."""
+    import os
+    import socket
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    group = {"RANK": 0, "LOCAL_RANK": 0, "WORLD_SIZE": 1, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    for name, value in group.items():
+        os.environ.setdefault(name, str(value))
+
+
+def zero(stage, partitioning=None, **settings):
+    """Return a DeepSpeed configuration for this stage of ZeRO, with what else stands in its block and beside it.
+
+    DeepSpeed is imported for it, and compiles no kernel for communication, which would take minutes.
+    """
+    import os
+
+    alone()
+    os.environ.pop("ACCELERATE_USE_CPU", None)  # with it, accelerate does without DeepSpeed
+    names_of_older_torch()
+    import deepspeed.ops
+
+    getattr(deepspeed.ops, "__compatible_ops__", {}).pop("deepspeed_shm_comm", None)
+    block = {"stage": stage, **(partitioning or {})}
+    return {"train_micro_batch_size_per_gpu": 2, "zero_optimization": block, **settings}
+
+
+def engine(model, configuration, **settings):
+    """Return the engine that DeepSpeed makes of a model, after one step."""
+    import deepspeed
+    import torch
+
+    settings = settings or {"model_parameters": [each for each in model.parameters() if each.requires_grad]}
+    made = deepspeed.initialize(model=model, config=configuration, **settings)[0]
+    batch = torch.arange(16).reshape(2, 8)
+    made.backward(made(input_ids=batch, labels=batch).loss)
+    made.step()
+    return made
+
+
+def names_of_older_torch():
+    """Give torch the private names back that DeepSpeed before 0.14.4 imports, and torch 2.4 removed."""
+    import logging
+
+    from torch.distributed.elastic.agent.server import api
+
+    api.log = logging.getLogger("elastic")
+    api._get_socket_with_port = None
+
+
+def fsdp(model, **settings):
+    """Return a model that FSDP1 wraps on the CPU, each layer and each adapter module in a unit of its own."""
+    import torch
+    from peft.utils.other import fsdp_auto_wrap_policy
+    from torch.distributed.fsdp import FullyShardedDataParallel
+
+    alone()
+    if not torch.distributed.is_initialized():
+        torch.distributed.init_process_group("gloo")
+    policy = fsdp_auto_wrap_policy(model)
+    cpu = torch.device("cpu")
+    return FullyShardedDataParallel(model, auto_wrap_policy=policy, device_id=cpu, **settings)
+
+
+def step(model, optimizer=None):
+    """Train one step of AdamW, or of another class of optimizers, in a loop without a trainer."""
+    import torch
+
+    batch = torch.arange(16).reshape(2, 8)
+    trained = [each for each in model.parameters() if each.requires_grad]
+    made = (optimizer or torch.optim.AdamW)(trained, lr=0.001)
+    model(input_ids=batch, labels=batch).loss.backward()
+    made.step()

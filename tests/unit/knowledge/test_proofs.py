@@ -292,6 +292,25 @@ def test_a_release_in_the_middle_that_runs_is_found() -> None:
     assert run_rule(text, {"peft==0.13.0", "peft==0.15.0"})[2] == ["0.14.0 inside"]
 
 
+def test_a_release_that_nothing_fits_is_left_out_unless_there_is_no_other() -> None:
+    released = peft(v11="", v12="", v13="", v14="", v15="", v16="", v17="")
+    rule, proof = rule_of(rule_text('{ "pkg.peft" = ">=0.13.0,<0.16.0" }', RUNS_X))
+
+    def refusing(unfit: set[str]) -> running.Run:
+        def run(check: RunCheck, requirements: Sequence[str]) -> RunResult:
+            if not unfit or not unfit.isdisjoint(requirements):
+                raise NoSolutionError("none fits")
+            return failing_with({f"peft==0.{minor}.0" for minor in (13, 14, 15)}, [])(check, requirements)
+
+        return run
+
+    found = verification.prove(rule, proof, supply(released, run=refusing({"peft==0.14.0"})))
+    assert "0.14.0" not in [seen.version for seen in found]
+    assert records.contradictions(rule, proof, found) == []
+    with pytest.raises(NoSolutionError):
+        verification.prove(rule, proof, supply(released, run=refusing(set())))
+
+
 def test_a_fix_that_fails_beside_what_is_newest_is_refused_although_its_own_release_was_opened() -> None:
     text = rule_text('{ "pkg.peft" = "<0.16.0" }', f"{READS_X}\n{RUNS_X}", '{ "pkg.peft" = ">=0.16.0" }')
     rule, proof = rule_of(text)
