@@ -80,7 +80,8 @@ def decided(rule: Rule, check: RunCheck, around: Sequence[str], newest: str, run
         rows.append(row)
     if refused and not rows:
         raise refused
-    return rows if check.fix or not inside else [*rows, *_with_fixes(rule, check, inside[-1], run)]
+    failing = [row.version for row in rows if row.side == "inside" and row.agrees]
+    return [*rows, *_with_fixes(rule, check, failing[-1], run)] if failing else rows
 
 
 def _row(package: str, version: str, side: str, result: RunResult, *, agrees: bool) -> SeenRelease:

@@ -64,7 +64,7 @@ def alone():
 
 
 def zero(stage, partitioning=None, **settings):
-    """Return a DeepSpeed configuration for this stage of ZeRO, with what else stands in its block and beside it.
+    """Return a DeepSpeed configuration for a stage of ZeRO, with what else stands in its block and beside it.
 
     DeepSpeed is imported for it, and compiles no kernel for communication, which would take minutes.
     """

@@ -253,7 +253,7 @@ def failing_with(broken: set[str], asked: list[list[str]]) -> running.Run:
 
     def run(_check: RunCheck, requirements: Sequence[str]) -> RunResult:
         asked.append(list(requirements))
-        if "torch==0" in requirements:
+        if "trl==0" in requirements:
             raise NoSolutionError("none")
         fails = not broken.isdisjoint(requirements)
         parsed = [Requirement(line) for line in requirements]
@@ -322,7 +322,7 @@ def test_a_fix_that_fails_beside_what_is_newest_is_refused_although_its_own_rele
 
 
 def test_a_fix_whose_releases_do_not_fit_together_is_refused() -> None:
-    text = rule_text('{ "pkg.peft" = "<0.16.0" }', RUNS_X, '{ "pkg.torch" = "==0" }')
+    text = rule_text('{ "pkg.peft" = "<0.16.0" }', RUNS_X, '{ "pkg.trl" = "==0" }')
     assert run_rule(text, {f"peft==0.{minor}.0" for minor in range(11, 16)})[2] == ["==0 fix 1 run"]
 
 
