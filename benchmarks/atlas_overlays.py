@@ -66,6 +66,8 @@ class Overlays:
     def __init__(self, uv: str, work: Path, pythons: Sequence[str]) -> None:
         """Read what is installed in the bases; `pythons` are their interpreters."""
         self._uv, self._work = uv, work
+        # dill takes modules elsewhere for the program's own, and pickles them whole.
+        self._laid = work / "site-packages" / "overlays"
         self._servers: dict[tuple[str, bool], subprocess.Popen[str]] = {}
         self._bases: dict[str, tuple[str, dict[str, str]]] = {}
         for python in pythons:
@@ -152,9 +154,8 @@ class Overlays:
 
     def folders(self, python: str, versions: Mapping[str, str]) -> list[Path] | None:
         """Return the folders of releases, creating missing ones; None if a release cannot be unpacked."""
-        overlays = self._work / "overlays"
-        overlays.mkdir(exist_ok=True)
-        targets = {package: overlays / f"{package}-{version}" for package, version in versions.items()}
+        self._laid.mkdir(parents=True, exist_ok=True)
+        targets = {package: self._laid / f"{package}-{version}" for package, version in versions.items()}
         missing = {package: version for package, version in versions.items() if not targets[package].exists()}
         for package in SOURCE_ONLY & missing.keys():
             if self._from_source(package, missing.pop(package), targets[package]) is None:
@@ -173,7 +174,7 @@ class Overlays:
                 return False
             for file in Path(scratch).glob("*.dist-info/METADATA"):
                 name = str(canonicalize_name(file.parent.name.split("-")[0]))
-                link = self._work / "overlays" / f"{name}.{os.getpid()}"
+                link = self._laid / f"{name}.{os.getpid()}"
                 link.symlink_to(file.resolve().parent.parent)
                 link.rename(targets[name])
         return all(targets[name].exists() for name in missing)
