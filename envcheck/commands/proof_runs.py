@@ -127,7 +127,11 @@ class ProgramRunner:
             return "works"
         if ran.code is None:
             return f"not done within {RUN_S:g} s"
-        lines = [line.strip() for line in ran.err.replace(f"{self.folder}/", "").splitlines() if line.strip()]
+        lines = [
+            line.strip()
+            for line in ran.err.replace(f"{self.folder}/site-packages/", "").splitlines()
+            if line.strip()
+        ]
         raised = [found[1] for line in lines if (found := _EXCEPTION.match(line))]
         named = [line for line in raised if stated and re.search(check.fails, line)]
         line = one_line((named or raised or lines or [f"exit code {ran.code}"])[-1])[:SEEN_LIMIT]
@@ -153,7 +157,8 @@ class ProgramRunner:
 
     def _installed(self, release: str) -> Path:
         """Return the folder of a release, which is installed there first if it is not yet."""
-        place = self.folder / release.replace("==", "-")
+        # dill takes modules elsewhere for the program's own, and datasets pickles them whole with it.
+        place = self.folder / "site-packages" / release.replace("==", "-")
         done = place / ".installed"
         if not done.exists():
             command = ["pip", "install", "--quiet", "--python", self.python, "--no-deps"]
