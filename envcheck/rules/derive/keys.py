@@ -76,7 +76,23 @@ A rule names the piece in which its failure happens. Which trainer, method and r
 """
 
 
+_TRAINER_PACKAGES = {
+    "trl": "TRL",
+    "llamafactory": "LLaMA-Factory",
+    "swift": "ms-swift",
+    "axolotl": "axolotl",
+    "openrlhf": "OpenRLHF",
+    "verl": "verl",
+}
+
+
 IMPORTS = {
+    **{
+        f"training.imports_{package}": Key(
+            Kind.FLAG, f"whether the training imports {name}", phrases={"true": f"{name} imported"}
+        )
+        for package, name in _TRAINER_PACKAGES.items()
+    },
     "training.imports_deepspeed": Key(
         Kind.FLAG,
         "whether the training imports DeepSpeed where it is installed",

@@ -108,6 +108,35 @@ def test_a_trainer_of_a_package_that_also_encodes_is_judged_where_it_trains(
     assert set(errors) == ({expected} if expected else set())
 
 
+@pytest.mark.parametrize(
+    ("package", "train", "told"),
+    [
+        ('trl = "0.7.3"', "", True),
+        ('trl = "0.7.3"', 'trainer = "trl"', True),
+        ('trl = "0.7.3"', 'trainer = "axolotl"', True),
+        ('trl = "0.7.3"', 'adapter = "lora"', True),  # of what trainer is not known
+        ('trl = "0.7.3"', 'trainer = "transformers"', False),
+        ('axolotl = "0.9.2"', "", True),
+        ('axolotl = "0.9.2"', 'trainer = "axolotl"', True),
+        ('axolotl = "0.9.2"', 'trainer = "trl"', False),
+        ('llamafactory = "0.9.1"', 'trainer = "llamafactory"', True),
+        ('llamafactory = "0.9.1"', 'trainer = "swift"', False),
+    ],
+)
+def test_a_trainer_that_cannot_be_imported_is_an_error_of_its_own_trainings(
+    package: str, train: str, told: bool
+) -> None:
+    versions = f'[pkg]\n{package}\ntransformers = "5.2.0"\n'
+    facts = inventory(f"{versions}[train]\n{train}\n" if train else versions, knowledge())
+
+    findings = judge_inventory(facts, knowledge(), None).findings
+    name = package.partition(" ")[0]
+    errors = [each for each in findings if each.severity is Severity.ERROR]
+    of_it = [each for each in errors if any(item.fact.key == f"pkg.{name}" for item in each.evidence)]
+
+    assert bool(of_it) is told, [each.rule.id for each in errors]
+
+
 def test_a_server_that_cannot_be_made_is_no_error_of_a_training() -> None:
     rules = rules_here(load_atlas(), {"fastapi": "0.128.0", "starlette": "1.0.0"})
 
