@@ -45,6 +45,7 @@ class FailureForm(NamedTuple):
     `aside` marks what a run may print without failing: it counts only if nothing else in the log failed.
     `closing` marks what only reports that a build failed, whose reason another line tells. `telling` says
     that the meaning tells more at first sight than the line. `last` marks what counts only at a log's end.
+    `heading` marks a line whose message stands in the lines below it.
     """
 
     kind: str = "unknown"
@@ -54,6 +55,7 @@ class FailureForm(NamedTuple):
     closing: bool = False
     telling: bool = False
     last: bool = False
+    heading: bool = False
 
 
 class Event(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -10,7 +11,7 @@ from envcheck.logs.event_store import EventStore
 from envcheck.logs.events import Event, FailureForm, Raised
 from envcheck.logs.json_lines import lines_in_json, place_of_json
 from envcheck.logs.line_format import LogPatterns, line_text
-from envcheck.logs.statements import Statement
+from envcheck.logs.statements import Statement, StatementPatterns
 from envcheck.logs.tracebacks import (
     MAX_LINES,
     MAX_TEXT,
@@ -70,8 +71,13 @@ class _Passage:
         self.statements: list[tuple[int, Statement]] = []  # each with the index of its line
 
     def state(self, statement: Statement) -> None:
-        """Note that the last line states a failure; an `aside` statement belongs to the one before it."""
-        if statement.form.aside and self.statements:
+        """Note that the last line states a failure; an `aside` statement belongs to the one before it.
+
+        It does not if that one counts only at the end of a log, where it need not be.
+        """
+        if statement.form.aside and any(
+            statement.form.last or not said.form.last for _, said in self.statements
+        ):
             return
         self.statements.append((len(self.lines) - 1, statement))
 
@@ -85,11 +91,14 @@ class _Passage:
         return self.lines_left < 0 or len(self.lines) > MAX_LINES or self.size > MAX_TEXT
 
 
-def _stated(passage: _Passage, ranks: tuple[str, ...]) -> Iterator[Event]:
+def _stated(passage: _Passage, ranks: tuple[str, ...], patterns: StatementPatterns) -> Iterator[Event]:
     """Yield the failures that a passage states, each with the lines up to the next; an end has one line."""
     ends = [*(at for at, _ in passage.statements[1:]), len(passage.lines)]
-    for (at, said), end in zip(passage.statements, ends, strict=False):
-        lines = passage.lines[at : at + 1] if said.ended else passage.lines[at:end]
+    for (at, stated), end in zip(passage.statements, ends, strict=False):
+        lines, said = passage.lines[at : at + 1] if stated.ended else passage.lines[at:end], stated
+        if said.form.heading:
+            lines = [(lines[0][0], _with_lines_below(lines)), *lines[1:]]
+            said = patterns.statement(lines[0][1]) or said
         above = [text for _, text in passage.lines[:at]]
         source, marked = source_above(above)
         source = source or _quoted_source(above, lines[0][1])
@@ -103,6 +112,17 @@ def _stated(passage: _Passage, ranks: tuple[str, ...]) -> Iterator[Event]:
             said.code,
             form=said.form,
         )
+
+
+_OF_A_MESSAGE = 3
+"""Lines below a heading that are read, at most."""
+
+
+def _with_lines_below(lines: Sequence[tuple[int, str]]) -> str:
+    """Return a heading and the message below it, which ends with an empty line, as one line."""
+    below = itertools.dropwhile(lambda text: not text, (text.strip() for _, text in lines[1:]))
+    message = itertools.islice(itertools.takewhile(bool, below), _OF_A_MESSAGE)
+    return " ".join((lines[0][1].strip(), *message))
 
 
 _CODE = re.compile(
@@ -332,7 +352,7 @@ class LineReader:
         if passage is not None:
             text = "\n".join(text for _, text in passage.lines)
             self._keep(Event("said", tuple(number for number, _ in passage.lines), text, stream.ranks))
-            for event in _stated(passage, stream.ranks):
+            for event in _stated(passage, stream.ranks, self.patterns.statements):
                 self._keep(event)
 
     def _keep_end(self, end: Event | None) -> None:

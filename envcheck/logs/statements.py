@@ -360,4 +360,5 @@ def _form(row: Mapping[str, Any]) -> FailureForm:
         closing=row.get("closing", False),
         telling=row.get("telling", False),
         last=row.get("last", False),
+        heading=row.get("heading", False),
     )
