@@ -16,8 +16,8 @@ _OF_LIBRARIES = (
 _CONSOLE_SCRIPT = re.compile(r"/bin/[\w-]+$")
 """The file that an installer writes for a command of a package."""
 
-_OF_PYTHON = re.compile(r"(?:^|/)python3\.\d+/(\w+)(?:\.py$|/)")
-"""A module of Python itself, below a path of which the beginning is left out."""
+_OF_PYTHON = re.compile(r"(?:(?:^|/)python3\.\d+|^[A-Za-z]:/(?:.*/)?[Ll]ib)/(\w+)(?:\.py$|/)")
+"""A module of Python itself, below a path of which the beginning is left out, or on Windows."""
 
 _CHECKED_OUT = (
     *("transformers", "peft", "accelerate", "trl", "datasets", "axolotl", "verl", "openrlhf", "llamafactory"),
@@ -64,5 +64,5 @@ def own_code(place: Frame | None) -> bool:
 
 def is_pythons_own(file: str) -> bool:
     """Return whether a file is a module of Python's standard library, or none on disk."""
-    found = _OF_PYTHON.search(file)
+    found = _OF_PYTHON.search(file.replace("\\", "/"))
     return file.startswith("<") or (found is not None and found[1] in sys.stdlib_module_names)

@@ -38,6 +38,7 @@ class LibraryAnswer(NamedTuple):
     takes. `other_model` is the type of model whose code got the configuration of another. `composes` is the
     message that the failing line was to make. `handed` is what it means, and what to do, that transformers
     hands a keyword to a model's `forward`. `home` is the only package that has the class `home_class`.
+    `repository_class` is a class of a model that no library has which was read, but the model's repository.
     """
 
     raises: tuple[FoundRaise, ...] = ()
@@ -67,6 +68,7 @@ class LibraryAnswer(NamedTuple):
     handed: tuple[str, str] = ("", "")
     home: str = ""
     home_class: str = ""
+    repository_class: str = ""
 
     @property
     def having(self) -> tuple[Membership, ...]:
@@ -236,6 +238,7 @@ def _fault_lines(library: LibraryAnswer) -> Iterator[str]:
         (library.other_model, _OF_OTHER_MODEL, _ON_OTHER_MODEL),
         (library.composes, _OF_COMPOSING, _ON_COMPOSING),
         (library.home, _OF_HOME, _ON_HOME),
+        (library.repository_class, _OF_REPOSITORY, _ON_REPOSITORY),
         (library.handed[0], "{0}", library.handed[1]),
     ):
         if package:
@@ -281,6 +284,16 @@ _OF_HOME = (
 _ON_HOME = (
     "Compare the installed {0} (pip show {0}) with what the calling package requires, and take the release "
     "of {0} that it was made for, or a newer one of the caller"
+)
+_OF_REPOSITORY = (
+    "{0} is no class of transformers: the model's repository brings it (trust_remote_code), or a project "
+    "does, or it is yours"
+)
+_ON_REPOSITORY = (
+    "Fetch the newest Python files of the model's repository from the Hub (modeling_*.py, tokenization_*.py, "
+    "configuration_*.py; no revision that is pinned): the caller was mostly written for them, and files that "
+    "lie beside the weights may be older. If they are the newest, the caller needs a newer release, or an "
+    "older transformers"
 )
 _OF_OTHER_MODEL = "the code of the model type {0} was given the configuration of another type"
 _ON_OTHER_MODEL = (

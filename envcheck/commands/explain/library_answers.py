@@ -54,13 +54,22 @@ def answer(
         return found
     if message := library_questions.composed_message(cause.event):
         return LibraryAnswer(composes=message)
-    return _of_home(cause.event)
+    distributions = missing_names.distributions_by_module(tables)
+    named = missing_names.packages_named(f"{cause.event.text}\n{log_text}", distributions)
+    endings = tuple(row["ending"] for row in tables.get("class_family", ()))
+    return _of_home(cause.event, endings, named | missing_names.packages_in(cause.event, distributions))
 
 
-def _of_home(event: Event) -> LibraryAnswer | None:
+_SERVERS = frozenset({"vllm", "sglang"})
+"""Packages that name their classes of models like those of the repositories from which they took them."""
+
+
+def _of_home(event: Event, endings: tuple[str, ...], named: frozenset[str]) -> LibraryAnswer | None:
     """Return the only package that has the class which an exception says lacks or refuses something.
 
-    The name has to be one of several words, so that hardly anybody gives it to a class of their own.
+    The name has to be one of several words, so that hardly anybody gives it to a class of their own. A class
+    that ends like one of a model and that only servers have, of which the log shows nothing, is one of the
+    code that a model's repository brings.
     """
     attribute = library_questions.missing_attribute(event)
     call = library_questions.refused_call(event)
@@ -69,6 +78,8 @@ def _of_home(event: Event) -> LibraryAnswer | None:
         return None
     homes = {package for package, text in texts_in("names").items() if any(modules_with(text, owner))}
     homes |= {package for package, text in texts_in("members").items() if f"\n[{owner}" in text}
+    if owner.endswith(endings) and homes and homes <= _SERVERS - named:
+        return LibraryAnswer(repository_class=owner)
     return LibraryAnswer(home=homes.pop(), home_class=owner) if len(homes) == 1 else None
 
 
@@ -214,7 +225,8 @@ def with_kind(cause: Cause, library: LibraryAnswer) -> Cause:
     of_releases = library.passed or library.defined or library.outdated or library.symbols
     if library.members or of_releases or library.handed[0]:
         return cause if library.own or library.unsure else cause._replace(kind="version")
-    if library.composes or library.undefined_in or library.lacking or library.calling or library.home:
+    faulty = library.composes or library.undefined_in or library.lacking or library.calling
+    if faulty or library.home or library.repository_class:
         told = cause.kind != "unknown" and not (library.composes and cause.kind == "code")
         return cause if told else cause._replace(kind="check" if library.composes else "open")
     if library.optional:
