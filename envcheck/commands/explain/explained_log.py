@@ -36,6 +36,7 @@ from envcheck.logs import diagnosis as log_diagnosis
 from envcheck.logs import environment, library_questions, missing_names, refused_values
 from envcheck.logs.collectives import waiting_ranks
 from envcheck.logs.diagnosis import Cause, Diagnosis
+from envcheck.logs.near_options import near_options
 from envcheck.logs.stated_versions import list_forms, stated_versions
 from envcheck.reports import code_conditions
 from envcheck.reports.explanation import Explanation, RefusedAnswer
@@ -156,6 +157,7 @@ def explain_chunks(
         offer=offer,
         waiting=waiting_ranks(piece for piece, _ in _texts(text)),
         fitting=_fitting(diagnosis),
+        near=near_options(diagnosis.cause.event, text.head) if diagnosis.cause else (),
     )
 
 

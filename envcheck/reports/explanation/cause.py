@@ -48,6 +48,7 @@ def cause_lines(cause: Cause, explanation: Explanation, *, in_full: bool) -> Ite
     answers = [*_answer_lines(cause, explanation, in_full=in_full)]
     if cause.match is None:
         answers += [*known, *_resembling_or_general(cause, explanation)]
+    yield from _near_lines(explanation)
     yield from known if cause.match is not None else answers
     yield ""
     yield f"✗ first cause  {place_in_log(cause, explanation.log)}: {event_text(cause)}"
@@ -79,6 +80,12 @@ def _answer_lines(cause: Cause, explanation: Explanation, *, in_full: bool) -> I
     for found in explanation.probable[:FEW]:
         yield f"  probable cause  {title_of_rule(found.rule, explanation)} [{found.rule.id}]"
         yield from fix_lines(found.rule, EnvironmentMatch("yes", (), found.fixes, found), explanation)
+
+
+def _near_lines(explanation: Explanation) -> Iterator[str]:
+    """Yield what a command line mostly means where a program refuses an option or a value."""
+    for given, known in explanation.near:
+        yield f"    meant   {hide_secrets(given)}: this program has {known}"
 
 
 def _became(cause: Cause) -> str:

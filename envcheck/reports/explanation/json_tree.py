@@ -42,6 +42,7 @@ def tree(explanation: Explanation) -> dict[str, Any]:
         "library": library_tree(explanation.library) if explanation.library else None,
         "offer": _offer_tree(explanation.offer) if explanation.offer else None,
         "waiting": [each._asdict() for each in explanation.waiting],
+        "near_options": [each._asdict() for each in explanation.near],
         "remarks": [diagnostic_tree(one) for one in explanation.report.diagnostics],
         "failed": diagnosis.failed,
         "answer": _answer_tree(explanation),

@@ -52,6 +52,10 @@ def _advice(answer: MissingAnswer, cause: Cause, explanation: Explanation) -> It
         )
     elif missing.unpickled:
         yield _ON_UNPICKLED
+    elif cause.event.form is not None and cause.event.form.advice:
+        return  # which the answer tells: this package is not to be had by its name
+    elif missing.kind == "module" and not answer.is_known and not missing.asks:
+        yield _ON_UNKNOWN_MODULE.format(missing.module.partition(".")[0])
     elif missing.kind == "module" and answer.is_known:
         windows = bool(cause.place and _DRIVE.match(cause.place.file))
         yield f"install {missing.lacks} into the environment that runs, with its own python -m pip" + (
@@ -94,6 +98,12 @@ _ON_TREE = (
     "installed package and lacks its compiled modules. Start from another folder; or install the tree itself "
     "(pip install -e .), which builds them. If it is your own folder of that name, rename it; if it is the "
     "tree that you mean, an import above failed or goes in a circle"
+)
+
+_ON_UNKNOWN_MODULE = (
+    "if {0} is a folder or a file of the project, start the command in the folder that holds it, or name "
+    "that folder in PYTHONPATH (PYTHONPATH=. python …); otherwise install what the project's instructions "
+    "name for it: a package of that name on the index may be another one"
 )
 
 _ON_UNPICKLED = (

@@ -16,6 +16,7 @@ from envcheck.logs.environment import Platform
 from envcheck.logs.environment_match import EnvironmentMatch
 from envcheck.logs.events import Frame, Log
 from envcheck.logs.missing_names import MissingName
+from envcheck.logs.near_options import NearOption
 from envcheck.logs.own_code import own_code
 from envcheck.logs.pip_offers import PipOffer
 from envcheck.logs.refused_values import RefusedValue
@@ -105,7 +106,8 @@ class Explanation(NamedTuple):
     libraries in whose place the user's function that raised may stand. `failed_in` is the package whose line
     failed, empty if it is torch or not known. `empty` says that there was nothing to read. `offer` says why
     pip did not find a release, if that is known. `waiting` are the ranks that waited until a timeout.
-    `fitting` are releases, in words, that by their metadata end a clash of requirements.
+    `fitting` are releases, in words, that by their metadata end a clash of requirements. `near` are the
+    options of a program that come near to those which it refuses.
     """
 
     name: str
@@ -127,6 +129,7 @@ class Explanation(NamedTuple):
     offer: PipOffer | None = None
     waiting: tuple[WaitingRank, ...] = ()
     fitting: tuple[str, ...] = ()
+    near: tuple[NearOption, ...] = ()
 
     @property
     def code(self) -> int:
