@@ -285,6 +285,11 @@ named (25 to 56 % together, Wilson, 95 %); 12 were unknown, 1 hidden, 2 silent, 
 answers: a check of the GPU's architecture was taken for one of the compiler, an installed package whose
 folder has no name of a known one for the script, a class of a model's own code for one of a server that has
 the same name, any host for the Hub, and the launcher that refuses an option for the script.
+
+Sample 43 is a small one that was drawn after the mending of sample 42, one thread of it from a search for
+that: 12 logs of 12 threads from 12 repositories, 2022 to 2026; of 5, frames or the last line were completed.
+Its rows were committed before `explain` ran, with the SHA-256 of the expectations and logs:
+b1d507e1c11918c80045bbe9c3ef3a13f5fb0e236422604a391b7bfbcb32e34b.
 """
 
 from __future__ import annotations
