@@ -289,7 +289,8 @@ the same name, any host for the Hub, and the launcher that refuses an option for
 Sample 43 is a small one that was drawn after the mending of sample 42, one thread of it from a search for
 that: 12 logs of 12 threads from 12 repositories, 2022 to 2026; of 5, frames or the last line were completed.
 Its rows were committed before `explain` ran, with the SHA-256 of the expectations and logs:
-b1d507e1c11918c80045bbe9c3ef3a13f5fb0e236422604a391b7bfbcb32e34b.
+b1d507e1c11918c80045bbe9c3ef3a13f5fb0e236422604a391b7bfbcb32e34b. 3 were cured and of 3 more the cause was
+named (25 to 75 % together, Wilson, 95 %); 4 were unknown, 2 silent, none wrong (0 to 24 %).
 """
 
 from __future__ import annotations
