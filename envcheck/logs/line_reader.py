@@ -75,9 +75,7 @@ class _Passage:
 
         It does not if that one counts only at the end of a log, where it need not be.
         """
-        if statement.form.aside and any(
-            statement.form.last or not said.form.last for _, said in self.statements
-        ):
+        if statement.form.aside and any(not said.form.last for _, said in self.statements):
             return
         self.statements.append((len(self.lines) - 1, statement))
 

@@ -116,6 +116,20 @@ def test_an_error_below_a_line_that_counts_only_at_the_end_is_not_lost(explained
     assert "ShardCannotStart" in cause_of(found).event.text
 
 
+def test_of_several_errors_at_the_end_of_a_log_the_last_count(explained: Explain) -> None:
+    errors = "".join(f"11:50:25 [Error] (Router) the server reports {word}\n" for word in "abcdefgh")
+    found = explained(f"{errors}11:50:25 [Debug] (Server) POST /load - 500\n")
+
+    assert found.code == UNEXPLAINED
+    assert cause_of(found).event.text.splitlines()[0][-1] in "fgh"
+
+
+def test_a_library_of_windows_that_does_not_load_is_named_without_its_number(explained: Explain) -> None:
+    said = 'Could not load torch: Error loading "D:\\x\\torch\\lib\\odd64_8.dll" or one of its dependencies.'
+
+    assert "Windows could not load a library" in answer(explained(f"10:00:01 ERROR    {said}\n"))
+
+
 @pytest.mark.parametrize(
     ("line", "means"),
     [
@@ -136,6 +150,9 @@ def test_an_error_below_a_line_that_counts_only_at_the_end_is_not_lost(explained
         ('x.cu(3): error: #error "unsupported GNU version! gcc versions later than 12"', "host compiler"),
         ("x.cuh(35): fatal error: #error only supported for sm_70 and up.", "older architecture"),
         ("libc++abi: x: kIOGPUCommandBufferCallbackErrorImpactingInteractivity)", "held up the display"),
+        ("CondaValueError: Malformed version string '~': invalid character(s).", "cannot read a version"),
+        ("soundfile.LibsndfileError: <exception str() failed>", "audio file could not be opened"),
+        ("python: Error while finding module specification for 'a.b' (ModuleNotFoundError: x)", "script or a"),
     ],
 )  # fmt: skip
 def test_what_tools_say_has_a_meaning(line: str, means: str, explained: Explain) -> None:
