@@ -382,7 +382,7 @@ def _differences(cell: Cell, target: Target, inventory: Inventory) -> Iterator[t
 def _nothing_to_judge(inventory: Inventory) -> str:
     torch = inventory.fact("pkg.torch")
     if isinstance(torch.reading, Absent):
-        return "no torch in this environment: nothing to judge there"
+        return "no torch in this environment"
     if "pkg" not in inventory.complete | inventory.unread.keys() and not any(
         is_package_version_key(key) for key in inventory.facts
     ):

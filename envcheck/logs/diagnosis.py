@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from envcheck.knowledge.log_signatures import SearchedText, Signature, match_positions
@@ -282,7 +283,7 @@ def _matches(
         match = Match(signature, signature.score(matched), tuple(sorted(lines)), home)
         if len(matched) == len(signature.patterns):
             full.append(match)
-        elif match.score > _MIN_PARTIAL_SCORE and _says_enough(signature, matched, events[home].text):
+        elif match.score > _MIN_PARTIAL_SCORE and _may_be_near(signature, matched, events[home].text):
             partial.append(match._replace(partial=True))
     return tuple(full), tuple(partial)
 
@@ -307,6 +308,21 @@ def _home(hits: Mapping[int, Mapping[int, int]], events: Sequence[Event]) -> int
     ]
     raised = [index for index in within if events[index].exceptions]
     return min(raised or within or [home], key=preference) if passage.what == "said" else home
+
+
+def _may_be_near(signature: Signature, matched: AbstractSet[int], text: str) -> bool:
+    """Return whether a log that lacks some texts of a signature is worth comparing with it."""
+    return _says_enough(signature, matched, text) and not _shows_other_files(signature, matched, text)
+
+
+_NAMES_A_FILE = re.compile(r"\\\.py\b|\[/\\\\\]")
+"""A pattern of a Python file's path."""
+
+
+def _shows_other_files(signature: Signature, matched: AbstractSet[int], text: str) -> bool:
+    """Return whether a traceback shows its frames, and none of them is in the file that a signature names."""
+    lacking = (each.pattern for number, each in enumerate(signature.patterns) if number not in matched)
+    return _FILE.search(text) is not None and any(map(_NAMES_A_FILE.search, lacking))
 
 
 def _says_enough(signature: Signature, matched: Iterable[int], text: str) -> bool:

@@ -221,7 +221,7 @@ def test_without_torch_doctor_exits_3_not_0(fine: Path) -> None:
     fine.write_text('complete = ["pkg"]\npkg = { numpy = "2.0.0" }')
     code, out, _ = envcheck("doctor", "--facts", str(fine))
     assert code == 3
-    assert "no torch in this environment: nothing to judge" in out
+    assert "no torch in this environment" in out
 
 
 def test_a_training_without_torch_will_not_run_and_the_way_out_is_one_line(fine: Path) -> None:

@@ -116,6 +116,14 @@ def test_an_error_below_a_line_that_counts_only_at_the_end_is_not_lost(explained
     assert "ShardCannotStart" in cause_of(found).event.text
 
 
+def test_a_known_failure_in_other_files_is_not_near(explained: Explain) -> None:
+    message = "NameError: name 'SomeTrainer' is not defined"
+    shown = answer(explained(traceback(message, ("/srv/own/run.py", 16, "<module>", "SomeTrainer()"))))
+
+    assert "these match in part" not in shown
+    assert "these match in part: unsloth" in answer(explained(f"{message}\n"))
+
+
 def test_of_several_errors_at_the_end_of_a_log_the_last_count(explained: Explain) -> None:
     errors = "".join(f"11:50:25 [Error] (Router) the server reports {word}\n" for word in "abcdefgh")
     found = explained(f"{errors}11:50:25 [Debug] (Server) POST /load - 500\n")
