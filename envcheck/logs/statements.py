@@ -20,6 +20,7 @@ _NAME = (
     r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*?(?:Error|Exception|Interrupt|Timeout|Expired|Refused|Failure|Died|NotFound|Invalid"
     r"|ExceptionGroup|OutOfResources|ProcessPool)"
     r"|(?:[A-Za-z_]\w*\.)+(?:exc|exceptions|errors)\.[A-Z]\w+"
+    r"|(?:[A-Za-z_]\w*\.)+Invalid[A-Z]\w+"
 )
 _MARKUP = re.compile(r"(?:[#>*`'\"|│❌✗\s]|E {3}|-\s|【[^】]*】|\[\w{1,12}\]:? ?){0,12}")
 _LABEL = re.compile(r"(?:(?:ERROR|Error|error|FATAL|Caused by|Exception|CRITICAL)(?::\w+)?: ){0,2}")
