@@ -135,8 +135,8 @@ has no vllm.worker, so that verl 0.7.0 takes another module. Missed: source text
 TRL's and transformers' classes (three), a class that it cannot pickle, a class that it puts in the place of
 vLLM's, a package that the atlas does not have (jsonargparse), a check within a call that only FSDP2 reaches,
 a call for CPUs alone, a wheel without code for a GPU (LMDeploy), a package that is not there, and one whose
-cause was not found. With the five rules that it led to, 12 are told, each for the reason of its thread but
-that of verl#4202.
+cause was not found. With the five rules that it led to, the script counts 12, and 10 are told for the
+reason of their threads: unsloth#2718 and 6114 do not state the unsloth_zoo or the model that the rules ask.
 
 The 68 failures of samples 5 to 9 that were still missed when sample 10 was drawn: 15 have a rule, but the
 thread states no model, precision or engine, or an unreleased version; in 15 a package reads what another

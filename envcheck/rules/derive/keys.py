@@ -69,6 +69,9 @@ COMPONENTS = {
         for method, name in _TRL_TRAINERS.items()
     },
     "train.runs_vllm": Key(Kind.FLAG, "whether the training imports vLLM", phrases={"true": "vLLM imported"}),
+    "train.runs_unsloth_vllm": Key(
+        Kind.FLAG, "whether Unsloth starts vLLM", phrases={"true": "vLLM started by Unsloth"}
+    ),
 }
 """Pieces of library code, and whether the described training runs them (compat/tables/runs.toml).
 
