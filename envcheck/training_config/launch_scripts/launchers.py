@@ -246,10 +246,20 @@ def _behind_tune(name: str, words: tuple[Argument, ...]) -> LaunchLine | None:
     )
 
 
+_RUNS_A_FILE = pattern(
+    r"\bexec\(\s*(?:compile\(\s*)?open\(\s*['\"]([^'\"{}]+\.py)['\"]|\brun_path\(\s*['\"]([^'\"{}]+\.py)['\"]"
+)
+"""How the text of `python -c` executes a whole file, which finds the arguments behind the text."""
+
+
 def _behind_python(words: tuple[Argument, ...]) -> LaunchLine | None:
     """Return the program of `python [-u] script.py …` or `python -m module …`; `words` follow `python`."""
     i = 0
     while i < len(words) and words[i].text.startswith("-") and words[i].text != "-m":
+        if words[i].text == "-c" and i + 1 < len(words) and not words[i + 1].why:
+            executed = _RUNS_A_FILE.findall(words[i + 1].text)
+            files = {first or second for first, second in executed}
+            return LaunchLine("", (), (files.pop(),), words[i + 2 :]) if len(files) == 1 else None
         if words[i].text.startswith("-c") or words[i].text == "-":  # the program is text of the script
             return None
         i += 2 if words[i].text in ("-W", "-X") else 1

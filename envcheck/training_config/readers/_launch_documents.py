@@ -341,6 +341,8 @@ class _LaunchDocuments:
         found += self._stated_by_code(code, names, settings, incomplete, followed)
         own = tuple(variables_of_program(followed, code.file, self.command.exported))
         left = _without_replaced(last.settings, followed.replaced if followed is not None else {})
+        if followed is not None and code.takes_no_options(followed):
+            last = last._replace(incomplete="")
         return [*found, last._replace(settings=left, source=names.source, environment=own)]
 
     def _stated_by_code(

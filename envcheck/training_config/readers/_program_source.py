@@ -33,6 +33,13 @@ _NOT_FOLLOWED = frozenset(
 )
 """Libraries that name every feature; in a checkout of one, its code says nothing about its examples."""
 
+_PARSERS = frozenset({
+    "HfArgumentParser", "TrlParser", "parse_args_into_dataclasses", "parse_known_args", "from_cli", "Fire",
+    "click", "typer", "tyro", "hydra", "absl", "simple_parsing", "jsonargparse", "argv",
+    "add_config_arguments",
+})  # fmt: skip
+"""Names in code that reads options which no `add_argument` declares."""
+
 _MOST_FILES = 60
 _MOST_TEXT = 1 << 18  # characters of all files
 
@@ -87,6 +94,24 @@ class LaunchedProgram:
             unused=followed.unused,
         )
         return found._replace(source=source)
+
+    def takes_no_options(self, followed: FollowedProgram) -> bool:
+        """Return whether a program that was followed to its end parses only arguments by their position.
+
+        Words of its command line that are not known can set none of its options then.
+        """
+        if followed.incomplete or not _PARSERS.isdisjoint(followed.names):
+            return False
+        code = (node for each in (self.tree, *followed.followed) for node in ast.walk(each))
+        declared = [
+            argument
+            for node in code
+            if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "add_argument"
+            for argument in node.args
+        ]
+        return bool(declared) and all(
+            isinstance(each, ast.Constant) and not str(each.value).startswith("-") for each in declared
+        )
 
     @cached_property
     def constants(self) -> Mapping[str, Scalar]:

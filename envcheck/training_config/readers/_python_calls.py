@@ -20,10 +20,15 @@ from envcheck.training_config.document import Document, Section, Setting, Settin
 from envcheck.training_config.programs.follow import FollowedProgram
 from envcheck.training_config.programs.modules import parse
 from envcheck.training_config.programs.names import is_beside
-from envcheck.training_config.programs.recorded_calls import Arguments, FollowedCall
+from envcheck.training_config.programs.recorded_calls import NO_ARGUMENTS, FollowedCall
 from envcheck.training_config.programs.trainable import leaves_frozen
 from envcheck.training_config.programs.values import MISSING, Record, Thing, quoted
-from envcheck.training_config.readers import INSTEAD_OF_PROGRAM, _adapter_layers, _encoder_calls
+from envcheck.training_config.readers import (
+    INSTEAD_OF_PROGRAM,
+    _adapter_layers,
+    _encoder_calls,
+    _own_loops,
+)
 from envcheck.training_config.readers._call_arguments import CallArguments
 from envcheck.training_config.readers._file_contents import (
     contents_of,
@@ -57,7 +62,6 @@ UNREAD = "unread"
 _RESUMES = "resume_from_checkpoint"
 _GIVEN_LENGTH, _LENGTH_OF_MODEL = "SFTTrainer.max_seq_length", "unsloth.from_pretrained.max_seq_length"
 _NO_BASES: Mapping[str, str] = {}
-_NONE = Arguments((), ())
 
 _NAMED: Mapping[str, re.Pattern[str]] = {
     "names_freezing": re.compile(r"requires_grad|freeze|frozen|no_grad_params|set_trainable"),
@@ -238,7 +242,7 @@ class _PythonFile:
         for call in _adapter_layers.layers(self.followed):
             about_names = self.followed.about_names if self.followed is not None else frozenset()
             yield (
-                ConfiguringCall(_adapter_layers.LAYER, call.node, call._replace(arguments=_NONE)),
+                ConfiguringCall(_adapter_layers.LAYER, call.node, call._replace(arguments=NO_ARGUMENTS)),
                 _adapter_layers.open_condition(call, about_names),
             )
 
@@ -438,7 +442,14 @@ class _PythonFile:
             if setting.name.rpartition(".")[2] in _OF_DEFAULTS:
                 yield setting.name, setting
 
-    def _of_training(self) -> Iterator[tuple[str, Setting]]:
+    def _of_training(self) -> dict[str, Setting]:
+        """Return what the followed program does on its way to the training, and the batches of its loop."""
+        found = dict(self._done_to_model())
+        if _OF_OWN_LOOPS & found.keys() and not self._starts_a_trainer():
+            found.update(self._of_loader())
+        return found
+
+    def _done_to_model(self) -> Iterator[tuple[str, Setting]]:
         """Yield what the followed program does to the model on its way to the training, by name."""
         calls = self.followed.calls if self.followed is not None else ()
         frozen = None
@@ -470,6 +481,14 @@ class _PythonFile:
                 if name == "freezes_parameters" and frozen is not None and frozen.parts:
                     yield "frozen_parts", Setting("frozen_parts", ",".join(frozen.parts), at, at)
 
+    def _of_loader(self) -> Iterator[tuple[str, Setting]]:
+        """Yield the size of the batches of a loop of the program's own."""
+        found = _own_loops.batch_size(self.followed, self.tree) if self.followed is not None else None
+        if found is not None:
+            size, call = found
+            at = self._arguments.place(call.node, call.path if call.path != self.path else self.file)
+            yield _own_loops.BATCH, Setting(_own_loops.BATCH, size, at, at)
+
     def _builds_a_model(self) -> bool:
         """Return whether the program makes a model of a configuration alone, or lets a trainer load it."""
         return self.followed is not None and any(
@@ -500,6 +519,8 @@ class _PythonFile:
         # The class of the name may be one of the project without a trainer as its base, which was followed.
         return self._complete is None and self._contents.makes_a_trainer
 
+
+_OF_OWN_LOOPS = frozenset({"accelerator.backward", "loss.backward"})
 
 _COMPILE_TEXTS = ("re", "regex", "builtins")
 """Modules whose function `compile` is about texts."""

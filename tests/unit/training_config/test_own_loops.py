@@ -1,0 +1,80 @@
+"""Programs with a training loop of their own: the batches that they train on, and what only they decide."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from envcheck.core.errors import InputError
+from tests.unit.training_config.test_programs import facts_of
+
+LOOP = """
+import argparse
+from torch.utils.data import DataLoader
+from transformers import AutoModelForCausalLM
+parser = argparse.ArgumentParser()
+parser.add_argument({argument})
+args = parser.parse_args()
+model = AutoModelForCausalLM.from_pretrained("gpt2")
+train_loader = DataLoader(data, batch_size={size}, shuffle=True)
+eval_loader = DataLoader(data, batch_size=64)
+for epoch in range(3):
+    for step, batch in enumerate(train_loader):
+{step}
+"""
+STEP = "        model(**batch).loss.backward()"
+SPLIT = "        for part in batch.parts:\n            model(**part).loss.backward()"
+
+
+@pytest.mark.parametrize(
+    ("command", "size", "step", "found"),
+    [
+        ("python t.py --bs 3", "args.bs", STEP, "3"),
+        ("python t.py", "args.bs", STEP, "8"),
+        ("python t.py", "2 * args.bs", STEP, "16"),
+        ("python t.py --bs 3", "args.bs", SPLIT, None),
+        ("python t.py --bs 3", "args.bs", "        parts = batch.chunk(2)\n" + STEP, None),
+        ("python t.py --bs $N", "args.bs", STEP, None),
+    ],
+)
+def test_the_loader_says_how_many_examples_a_loop_computes_gradients_of(
+    tmp_path: Path, command: str, size: str, step: str, found: str | None
+) -> None:
+    program = LOOP.format(argument='"--bs", type=int, default=8', size=size, step=step)
+    facts = facts_of(tmp_path, "run.sh", {"run.sh": f"{command}\n", "t.py": program})
+    assert facts.get("trainer") == "custom"
+    assert str(facts.get("micro_batch_size")) == str(found)
+
+
+@pytest.mark.parametrize(
+    ("argument", "adapter"),
+    [('"config"', "none"), ('"--config"', None), ('"config", "-c"', None)],
+)
+def test_an_unknown_word_sets_nothing_where_a_program_has_no_options(
+    tmp_path: Path, argument: str, adapter: str | None
+) -> None:
+    program = LOOP.format(argument=argument, size=2, step=STEP)
+    facts = facts_of(tmp_path, "run.sh", {"run.sh": "python t.py $1\n", "t.py": program})
+    assert facts.get("adapter") == adapter
+
+
+EXECUTES = [
+    "exec(open('t.py').read())",
+    "import runpy; runpy.run_path('t.py', run_name='__main__')",
+]
+
+
+@pytest.mark.parametrize("text", EXECUTES)
+def test_a_text_that_executes_a_program_starts_it(tmp_path: Path, text: str) -> None:
+    program = LOOP.format(argument='"--bs", type=int, default=8', size="args.bs", step=STEP)
+    files = {"run.sh": f'python -c "{text}" --bs 3\n', "t.py": program}
+    assert facts_of(tmp_path, "run.sh", files)["micro_batch_size"] == 3
+
+
+def test_a_text_that_only_reads_a_program_does_not_start_it(tmp_path: Path) -> None:
+    program = LOOP.format(argument='"--bs", type=int, default=8', size="args.bs", step=STEP)
+    with pytest.raises(InputError):
+        facts_of(
+            tmp_path, "run.sh", {"run.sh": "python -c \"print(open('t.py').read())\"\n", "t.py": program}
+        )
