@@ -50,6 +50,12 @@ _LORA_SECTION = pattern(r"(?:q?lora|peft|adapter)s?(?:_?(?:config|params|args|se
 _LORA_OPTIONS = ("r", "rank", "alpha", "target_modules", "lora_r", "lora_rank")
 """Options of LoRA that other sections have too; they count only in a section that is named like one of it."""
 
+_LOADING = "model_loading"
+_LOADS_MODEL = frozenset({"load_in_4bit", "load_in_8bit", "use_4bit", "bnb_4bit_quant_type"})
+"""Options of loading a quantised model, which a section on the adapter may have as well."""
+
+_BARE_SWITCHES = ("enabled", "enable")
+
 _SWITCHES: Mapping[str, tuple[re.Pattern[str], str]] = {
     "peft": (
         re.compile(r"(?:is|use|enable|with|do|apply)_(?:peft|lora|adapter)|(?:peft|lora)_enabled?"),
@@ -107,17 +113,16 @@ def understood(
     """
     document = _without_unused_deepspeed(document)
     dialect = recognised(document, dialects)
-    passed_on = _outermost_sections(_sections(document, dialect) if document.form != "arguments" else ())
-    overrides = _overrides(document, dialect)
-    inside = (*passed_on.values(), *overrides)
+    found = _outermost_sections(_sections(document, dialect) if document.form != "arguments" else ())
+    passed_on = {name for name, _ in found}
+    inside = (*(section for _, section in found), *_overrides(document, dialect))
     sections = [part for each in inside for part in understood(each, dialects, installed)]
     if dialect is None:
         of_own = _own_names(document)
         by_name = understood(of_own, dialects, installed) if of_own is not None else []
         opened = tuple(unread_facts(document, dialects[ARGUMENTS])) if passed_on else ()
         return [
-            *by_name,
-            *sections,
+            *_without_contradictions([*by_name, *sections]),
             Interpretation(document, None, document.environment, open_facts=opened),
         ]
     targets = [each for each in document.settings if each.name.rpartition(".")[2] == "_target_"]
@@ -187,6 +192,28 @@ def _of_partial(context: DialectContext) -> Interpretation:
         defaults=tuple(default_facts(context)),
         open_facts=computed,
     )
+
+
+def _without_contradictions(parts: Sequence[Interpretation]) -> list[Interpretation]:
+    """Return parts of one file in which a fact is Unknown that they state differently.
+
+    Only the program that reads the file knows which of its sections counts.
+    """
+    stated: dict[str, set[object]] = {}
+    for part in parts:  # of several facts in one part, the last one counts
+        for key, value in {fact.key: fact.value for fact in part.facts if fact.value is not None}.items():
+            stated.setdefault(key, set()).add(value)
+    unknown = {
+        key: Unknown(f"the file says {' and '.join(sorted(map(str, values)))} in two places")
+        for key, values in stated.items()
+        if len(values) > 1
+    }
+    return [
+        part._replace(
+            facts=tuple(fact._replace(reading=unknown.get(fact.key, fact.reading)) for fact in part.facts)
+        )
+        for part in parts
+    ]
 
 
 def _with_frozen_base(opened: tuple[Fact, ...], context: DialectContext) -> tuple[Fact, ...]:
@@ -273,36 +300,44 @@ def _sections(document: Document, dialect: Dialect | None) -> Iterator[tuple[str
             if each.name.startswith(prefix)
         ]
         own = {each.name for each in inside}
-        name = _dialect_of_section(setting.name.rpartition(".")[2], own)
-        if not name:
-            continue
-        switch, known_as = _SWITCHES.get(name, (None, ""))
-        switches = [each for each in given if switch is not None and switch.fullmatch(each)]
-        inside += [given[each]._replace(name=known_as) for each in switches[:1] if not own & {*switches}]
-        yield (
-            setting.name,
-            Document(
-                document.file, document.form, tuple(inside), launch=document.launch, dialect=name,
-                folder=document.folder,
-            ),
-        )  # fmt: skip
+        for name in _dialects_of_section(setting.name.rpartition(".")[2], own):
+            switch, known_as = _SWITCHES.get(name, (None, ""))
+            switches = [each for each in given if switch is not None and switch.fullmatch(each)]
+            more = [given[each]._replace(name=known_as) for each in switches[:1] if not own & {*switches}]
+            settings = (*(each for each in inside if _is_of_section(each, name, own)), *more)
+            yield (
+                setting.name,
+                Document(
+                    document.file, document.form, settings, launch=document.launch, dialect=name,
+                    folder=document.folder,
+                ),
+            )  # fmt: skip
 
 
-def _outermost_sections(sections: Iterable[tuple[str, Document]]) -> dict[str, Document]:
-    """Return sections by name without those of which one further out has the same last name and dialect.
+def _is_of_section(setting: Setting, dialect: str, names: set[str]) -> bool:
+    """Return whether a setting belongs to what a section says in a dialect.
 
-    Profiles of a file repeat its sections with what they change, as in `profiles.small.training`.
+    In a section on an adapter, a bare switch is that of the adapter.
     """
-    found = dict(sections)
+    return dialect != _LOADING or setting.name not in _BARE_SWITCHES or not _is_on_adapter(names)
+
+
+def _outermost_sections(sections: Iterable[tuple[str, Document]]) -> list[tuple[str, Document]]:
+    """Return sections with their names, without those of which one further out is of the same kind.
+
+    Its last name and its dialect are the same. Profiles of a file repeat its sections with what they change,
+    as in `profiles.small.training`.
+    """
+    found = list(sections)
     fewest: dict[tuple[str, str], int] = {}
-    for name, section in found.items():
+    for name, section in found:
         kind = (name.rpartition(".")[2], section.dialect)
         fewest[kind] = min(name.count("."), fewest.get(kind, name.count(".")))
-    return {
-        name: section
-        for name, section in found.items()
+    return [
+        (name, section)
+        for name, section in found
         if name.count(".") == fewest[(name.rpartition(".")[2], section.dialect)]
-    }
+    ]
 
 
 def _overrides(document: Document, dialect: Dialect | None) -> Iterator[Document]:
@@ -323,7 +358,7 @@ def _overrides(document: Document, dialect: Dialect | None) -> Iterator[Document
     if len(named) == len(own):
         groups[""] = own
     for section, inside in groups.items():
-        of_section = _dialect_of_section(section.rpartition(".")[2], {each.name for each in inside})
+        of_section = next(_dialects_of_section(section.rpartition(".")[2], {*map(_name, inside)}), "")
         of_section = of_section if section else "own" if own else ""
         if of_section:
             yield document._replace(
@@ -331,14 +366,24 @@ def _overrides(document: Document, dialect: Dialect | None) -> Iterator[Document
             )
 
 
-def _dialect_of_section(section: str, names: set[str]) -> str:
-    """Return the dialect of a section with these names in it, or ""."""
-    if _LORA_SECTION.fullmatch(section) and any(option in names for option in _LORA_OPTIONS):
-        return "peft"
+def _dialects_of_section(section: str, names: set[str]) -> Iterator[str]:
+    """Yield the dialects of a section with these names in it: its own, and that of loading the model."""
+    of_adapter = _LORA_SECTION.fullmatch(section) and any(option in names for option in _LORA_OPTIONS)
+    found = ["peft"] if of_adapter else []
     for dialect, marks in _PASSED_ON.items():
         if sum(mark in names for mark in marks) >= _ENOUGH_MARKS.get(dialect, 1):
-            return dialect
-    return ""
+            found.append(dialect)
+    yield from found[:1]
+    if found[:1] == ["peft"] and _LOADS_MODEL & names:
+        yield _LOADING
+
+
+def _is_on_adapter(names: set[str]) -> bool:
+    return any(option in names for option in (*_LORA_OPTIONS, *_PASSED_ON["peft"]))
+
+
+def _name(setting: Setting) -> str:
+    return setting.name
 
 
 def _own_names(document: Document) -> Document | None:

@@ -97,7 +97,10 @@ class CommandLines(PythonConfigurations):
         # end so, whoever reads the files finds only what is in the project.
         if not is_inside(path) and not (posixpath.isabs(path) and path.endswith(_CONFIGURATIONS)):
             return MISSING
-        if isinstance(written := self.written.get(posixpath.normpath(path)), Record | Unknown):
+        written = self.written.get(posixpath.normpath(path))
+        if isinstance(written, str):
+            return Unknown(f"{path} is written as a text")
+        if isinstance(written, Record | Unknown):
             return deepcopy(written) if isinstance(written, Record) else written
         content = self.read_configuration(path)
         if content is None:

@@ -57,7 +57,7 @@ class FollowedProgram(NamedTuple):
     configuration: tuple[str, Record] | None = None
     environment: Mapping[str, Value] = MappingProxyType({})
     read_items: frozenset[str] = frozenset()
-    written: Mapping[str, Record] = MappingProxyType({})
+    written: Mapping[str, Record | str] = MappingProxyType({})
     replaced: Mapping[str, str] = MappingProxyType({})
     unused: frozenset[str] = frozenset()
     rewritten: frozenset[str] = frozenset()
@@ -118,10 +118,10 @@ def follow(
         follower.configuration,
         follower.environment,
         frozenset(follower.read_items),
-        {path: each for path, each in follower.written.items() if isinstance(each, Record)},
+        {path: each for path, each in follower.written.items() if isinstance(each, Record | str)},
         {**settings_replaced(follower.calls, follower.set_later), **_perhaps_resumed(follower.calls)},
         frozenset() if incomplete else _unused_for_loading(calls),
-        frozenset(path for path, each in follower.written.items() if not isinstance(each, Record)),
+        frozenset(path for path, each in follower.written.items() if not isinstance(each, Record | str)),
     )
 
 

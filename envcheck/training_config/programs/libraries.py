@@ -84,6 +84,10 @@ _SET_OUTSIDE = re.compile(
 """Variables that launchers, schedulers and users set, whatever default a program gives them."""
 
 
+_JUST_OPENED = Unknown("it is written")
+"""What stands for the content of a file that a program has opened, before it writes into it."""
+
+
 class Follower(DataclassParsers):
     """Interpreter that knows common functions; `environment` are the known variables of its environment.
 
@@ -196,8 +200,11 @@ class Follower(DataclassParsers):
         if isinstance(owner, Parser | Commands) or name in ("add_command", "add_typer"):
             return self.of_parser(owner, name, given)
         if isinstance(owner, str | PartialText | File):
-            of_file = owner if name == "read" else MISSING
-            return of_file if isinstance(owner, File) else method_of_text(owner, name, given)
+            return (
+                self._of_file(owner, name, given)
+                if isinstance(owner, File)
+                else method_of_text(owner, name, given)
+            )
         if isinstance(owner, ClassValue) and name in _VALIDATES and self.is_dataclass(owner):
             first = given.positional[0] if given.positional else MISSING
             return self._validated(owner, first) if isinstance(first, Record) else MISSING
@@ -248,7 +255,16 @@ class Follower(DataclassParsers):
         """Remember that a program opens a configuration to write it; what it writes is not known yet."""
         writes = isinstance(mode, str) and not {*"wax+"}.isdisjoint(mode)
         if writes and path.endswith((".json", ".yaml", ".yml")):
-            self.written[posixpath.normpath(path)] = Unknown("it is written")
+            self.written[posixpath.normpath(path)] = _JUST_OPENED
+
+    def _of_file(self, file: File, name: str, given: Arguments) -> Value:
+        """Return the result of a method of an open file; remember the text that a program writes into it."""
+        path = posixpath.normpath(file.path)
+        if name in ("write", "writelines") and path in self.written:
+            text = given.get("", 0)
+            first = self.written[path] is _JUST_OPENED and name == "write" and not self.conditions
+            self.written[path] = text if first and isinstance(text, str) else Unknown("it is written")
+        return file if name == "read" else MISSING
 
     def _made_dict(self, given: Arguments) -> Value:
         record = Record({}, born=len(self.conditions))

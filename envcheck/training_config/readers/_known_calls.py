@@ -77,6 +77,18 @@ _OF_UNSLOTH = {"UnslothTrainer": "SFTTrainer", "UnslothTrainingArguments": "SFTC
 LIBRARIES = ("transformers", "trl", "sentence_transformers", "unsloth", "accelerate")
 """Packages that define the known trainers; a class of the same name from elsewhere is a different one."""
 
+_OTHER_FRAMEWORKS = (
+    "mlx",
+    "mlx_lm",
+    "mlx_vlm",
+    "mlx_tune",
+    "mlx_lm_lora",
+    "paddlenlp",
+    "paddleformers",
+    "mindformers",
+)
+"""Packages that train without torch, and name classes as PEFT and the known trainers do."""
+
 _ENCODERS = frozenset({
     "SentenceTransformerTrainingArguments", "SparseEncoderTrainingArguments", "CrossEncoderTrainingArguments",
 })  # fmt: skip
@@ -156,6 +168,8 @@ def _loading(owner: str) -> str:
 def is_of_another_package(name: str, owner: str) -> bool:
     """Return whether a known name of a trainer or of its arguments is that of another package's class."""
     package = owner.partition(".")[0]
+    if package in _OTHER_FRAMEWORKS:
+        return True
     known = name in TRAINERS or (bool(trainer_of(name)) and name not in _OF_TRAINERS)
     return bool(package) and package not in LIBRARIES and known
 

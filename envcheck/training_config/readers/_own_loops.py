@@ -14,6 +14,8 @@ from envcheck.training_config.programs.values import MISSING, Value
 BATCH = "loader.batch_size"
 """The setting with the number of examples for which a loop of the program's own calls backward once."""
 
+WORKERS = "loader.num_workers"
+
 _LOADER = "DataLoader"
 _ITERATES = re.compile(r"load|\bdl\b|_dl\b")
 """Names of loaders, of which the loop around `backward` takes one batch after another."""
@@ -25,6 +27,20 @@ _SPLIT_BATCHES = frozenset({
 """Names in code that may split or enlarge a batch before the gradients are computed."""
 
 _WHY = "the batches that the program trains on are made in a way that is not read"
+
+
+def workers(followed: FollowedProgram) -> tuple[Value, FollowedCall] | None:
+    """Return the number of processes that load examples for a loop of the program's own, and the loader."""
+    trained = _for_training([each for each in followed.calls if each.name == _LOADER and _is_of_torch(each)])
+    found = {_workers(call) for call in trained}
+    value = found.pop() if len(found) == 1 and not followed.incomplete else MISSING
+    return (value, trained[0]) if isinstance(value, int) else None
+
+
+def _workers(call: FollowedCall) -> Value:
+    given = call.arguments.get("num_workers", 5)
+    value = 0 if given is MISSING and not call.arguments.rest else given
+    return value if type(value) is int else MISSING
 
 
 def batch_size(followed: FollowedProgram, tree: ast.Module) -> tuple[Value, FollowedCall] | None:

@@ -172,11 +172,13 @@ class _PythonFile:
             return ()
         found = []
         for number, call in enumerate(arguments, 1):
+            dialect = trainer_of(call.name)
             settings = tuple(
-                each for each in self._arguments.settings(call, "") if not _sizes_an_adapter(each)
+                each
+                for each in self._arguments.settings(call, "")
+                if dialect not in _PASSED_ON_BY_CODE or not _sizes_an_adapter(each)
             )
             launch = number if len(arguments) > 1 else 0
-            dialect = trainer_of(call.name)
             document = Document(self.file, "json", settings, (call.name,), launch, dialect)
             found.append(document._replace(incomplete=self._arguments.unread(call)))
         if not arguments:
@@ -463,7 +465,7 @@ class _PythonFile:
                 name = "freezes_parameters"
             elif call.name == "backward" and "accelerator" in call.owner.lower():
                 name = "accelerator.backward"
-            elif call.name == "backward" and not call.arguments.positional and not call.arguments.rest:
+            elif _computes_gradients(call):
                 name = "loss.backward"
             elif call.name == "compile" and call.owner not in _COMPILE_TEXTS:
                 name = "compiles_a_model"
@@ -482,12 +484,18 @@ class _PythonFile:
                     yield "frozen_parts", Setting("frozen_parts", ",".join(frozen.parts), at, at)
 
     def _of_loader(self) -> Iterator[tuple[str, Setting]]:
-        """Yield the size of the batches of a loop of the program's own."""
-        found = _own_loops.batch_size(self.followed, self.tree) if self.followed is not None else None
-        if found is not None:
-            size, call = found
-            at = self._arguments.place(call.node, call.path if call.path != self.path else self.file)
-            yield _own_loops.BATCH, Setting(_own_loops.BATCH, size, at, at)
+        """Yield what the loader of a loop of the program's own says."""
+        if self.followed is None:
+            return
+        found = {
+            _own_loops.BATCH: _own_loops.batch_size(self.followed, self.tree),
+            _own_loops.WORKERS: _own_loops.workers(self.followed),
+        }
+        for name, stated in found.items():
+            if stated is not None:
+                value, call = stated
+                at = self._arguments.place(call.node, call.path if call.path != self.path else self.file)
+                yield name, Setting(name, value, at, at)
 
     def _builds_a_model(self) -> bool:
         """Return whether the program makes a model of a configuration alone, or lets a trainer load it."""
@@ -528,8 +536,8 @@ _COMPILE_TEXTS = ("re", "regex", "builtins")
 _UNDER_ANY_CONDITION = ("compiles_a_model", "clips_gradients")
 """What a program may do under a condition, or what was found to happen at some of its steps."""
 
-_OF_SOME_STEPS = ("%", "sync_gradients")
-"""Parts of conditions that hold at each step that changes the weights: its number, accelerate's flag."""
+_OF_SOME_STEPS = ("%", "sync_gradients", "accumulat")
+"""Parts of conditions that hold at each step that changes the weights: its number, a flag for it."""
 
 
 def _leave_out_replaced(settings: dict[str, Setting]) -> None:
@@ -548,6 +556,12 @@ def _makes_a_trainer(call: FollowedCall) -> bool:
     return call.name.endswith("Trainer") and call.owner.partition(".")[0] in ("transformers", "trl")
 
 
+def _computes_gradients(call: FollowedCall) -> bool:
+    """Return whether a call computes the gradients of a loss, itself or by Lightning's Fabric."""
+    alone = not call.arguments.positional and not call.arguments.rest
+    return call.name == "backward" and (alone or "fabric" in call.owner.lower())
+
+
 def _clips_gradients(call: FollowedCall) -> bool:
     """Return whether a call clips gradients to a finite size, at each step that changes the weights."""
     if call.name not in ("clip_grad_norm_", "clip_grad_value_"):
@@ -562,7 +576,7 @@ def _clips_gradients(call: FollowedCall) -> bool:
 def _sizes_an_adapter(setting: Setting) -> bool:
     """Return whether an argument is a project's own field such as `lora_r`, which only its code can apply.
 
-    No trainer's arguments have one. A flag such as `lora_enable` says at least what is off.
+    The arguments of these trainers have none. A flag such as `lora_enable` says at least what is off.
     """
     names_one = _NAMED["names_an_adapter"].search(setting.name.lower()) is not None
     return names_one and not isinstance(setting.value, bool)

@@ -83,11 +83,21 @@ def documents(
     return ()
 
 
-def _writing(path: str, record: Record) -> Iterator[str]:
+def _writing(path: str, content: Record | str) -> Iterator[str]:
     """Yield the shell lines that write a configuration as the program does, if all of it is known."""
-    content = _plain(record) if _size(record, _MOST_ITEMS) <= _MOST_ITEMS else None
-    if content is not None and path.endswith(_WRITTEN):
-        yield from (f"cat > {shlex.quote(path)} <<'END_OF_FILE'", json.dumps(content), "END_OF_FILE")
+    text = text_of(content)
+    if text is not None and path.endswith(_WRITTEN):
+        yield f"cat > {shlex.quote(path)} <<'END_OF_FILE'"
+        yield from text.removesuffix("\n").split("\n")
+        yield "END_OF_FILE"
+
+
+def text_of(content: Record | str) -> str | None:
+    """Return a configuration that a program writes as JSON or as its text; None if a part is not known."""
+    if isinstance(content, str):
+        return content
+    plain = _plain(content) if _size(content, _MOST_ITEMS) <= _MOST_ITEMS else None
+    return json.dumps(plain) if plain is not None else None
 
 
 def _size(value: Value, limit: int) -> int:

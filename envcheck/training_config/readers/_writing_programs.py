@@ -40,7 +40,8 @@ def written_by(
     if followed is None:
         return {}
     found: dict[str, Value] = {
-        path: tuple(_fragments(record, at)) for path, record in followed.written.items()
+        path: (Fragment(content, at),) if isinstance(content, str) else tuple(_fragments(content, at))
+        for path, content in followed.written.items()
     }
     names = followed.rewritten
     if "write_text(" in text or followed.incomplete not in ("", "no training is reached"):

@@ -7,13 +7,16 @@ import json
 import re
 import shlex
 from collections.abc import Iterator
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from envcheck.core.errors import InputError
 from envcheck.core.facts import Tri, Unknown
 from envcheck.core.patterns import pattern
 from envcheck.training_config.document import Document
 from envcheck.training_config.readers import INSTEAD_OF_PROGRAM, Beside, ConfigReader
+
+if TYPE_CHECKING:  # imported where a notebook has code
+    from envcheck.training_config.programs.follow import FollowedProgram
 
 _CellLine: TypeAlias = tuple[str, int]  # a line, and its line number in the file
 
@@ -80,12 +83,14 @@ def read(text: str, file: str, beside: Beside | None = None) -> tuple[Document, 
 
         followed = follow_program(_NAME, "", in_notebook, GivenArguments({}))
         trains = followed is not None and followed.trains is Tri.YES
+        written.update(_written_by_cells(followed))
         devices = devices_of_program(followed)
         found += _python_calls.documents(source, file, [at for _, at in python], followed)
 
     def written_or_beside(name: str) -> str | None:
-        path = name.removeprefix("./")
-        return written[path] if path in written else beside(name) if beside is not None else None
+        # A command may run in the folder of a project that an earlier cell has cloned, and a cell too.
+        path = next((each for each in written if f"/{name}".endswith(f"/{each}")), None)
+        return written[path] if path is not None else beside(name) if beside is not None else None
 
     with contextlib.suppress(InputError):
         started = _shell_lines.documents(shell, file, written_or_beside) if shell else ()
@@ -96,6 +101,15 @@ def read(text: str, file: str, beside: Beside | None = None) -> tuple[Document, 
     if not found:
         raise InputError(file, INSTEAD_OF_PROGRAM)
     return tuple(found)
+
+
+def _written_by_cells(followed: FollowedProgram | None) -> Iterator[tuple[str, str]]:
+    """Yield the configurations that the code of the cells writes, as far as their content is known."""
+    from envcheck.training_config.readers._started_processes import text_of
+
+    for path, content in followed.written.items() if followed is not None else ():
+        if (text := text_of(content)) is not None:
+            yield path.removeprefix("./"), text
 
 
 def _is_shell(text: str) -> bool:

@@ -78,3 +78,36 @@ def test_a_text_that_only_reads_a_program_does_not_start_it(tmp_path: Path) -> N
         facts_of(
             tmp_path, "run.sh", {"run.sh": "python -c \"print(open('t.py').read())\"\n", "t.py": program}
         )
+
+
+FABRIC = """
+import torch
+from lightning import Fabric
+from torch.utils.data import DataLoader
+from transformers import AutoModelForCausalLM
+fabric = Fabric(devices=1, precision="16-mixed")
+model = AutoModelForCausalLM.from_pretrained("gpt2")
+loader = DataLoader(data, batch_size=32, shuffle=True)
+for step, batch in enumerate(loader):
+    is_accumulating = step % 4 != 0
+    fabric.backward(model(**batch).loss / 4)
+    if not is_accumulating:
+        {clip}
+        optimizer.step()
+"""
+CLIP = "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)"
+
+
+@pytest.mark.parametrize(
+    ("clip", "clips"),
+    [
+        (CLIP, True),
+        ("pass", None),
+        (CLIP.replace("1.0", 'float("inf")'), None),
+        (f"if step > 90: {CLIP}", None),
+    ],
+)
+def test_a_loop_on_fabric_is_one_of_the_programs_own(tmp_path: Path, clip: str, clips: bool | None) -> None:
+    facts = facts_of(tmp_path, "t.py", {"t.py": FABRIC.format(clip=clip)})
+    assert (facts["micro_batch_size"], facts.get("gradient_clipping")) == (32, clips)
+    assert facts["dataloader_workers"] == 0
