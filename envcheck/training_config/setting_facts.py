@@ -388,9 +388,15 @@ def unread_facts(document: Document, general: Dialect) -> Iterator[Fact]:
     """Yield as Unknown the quantisation that a file without a dialect asks for; `general` has the families.
 
     Any of its settings may decide it, whether its section has a dialect or not. Without this fact, an adapter
-    that one of the sections states would give the default of a program that asks for none.
+    that one of the sections states would give the default of a program that asks for none. If a file that is
+    given alone says nothing of it, the program that reads it decides it.
     """
     families = [family for family in general.families if family.key == "train.quantization"]
+    names = [setting.name.lower() for setting in document.settings]
+    words = [word for family in families for word in family.words]
+    if not document.launch and not any(word in name for word in words for name in names):
+        why = "the program that reads this file decides how the base model is loaded"
+        yield Fact("train.quantization", Unknown(why), document.file)
     for setting in document.settings:
         name = setting.name.lower()
         if _is_off(setting.value):

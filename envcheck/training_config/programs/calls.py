@@ -259,6 +259,7 @@ class Calls(Names):
                 target = quoted(self._assigning.targets[0])  # `ref_model = load(name).requires_grad_(False)`
                 owner = target if is_beside(target) else owner
         owner = called.maker if name == "fit" and isinstance(called, Thing) else owner
+        owner = self.owner_outside(owner) if name == "requires_grad_" else owner
         self.calls.append(FollowedCall(name, owner, node, self._path, given, tuple(self.conditions)))
         if owner != "builtins":
             self._note_names(name, owner, given)
@@ -398,7 +399,7 @@ class Calls(Names):
         if not any(isinstance(each, ast.Starred) for each in node.args):
             frame.given = dict(zip(names, node.args, strict=False))
         frame.given |= {each.arg: each.value for each in node.keywords if each.arg is not None}
-        if assigning is not None and assigning.value is node:
+        if assigning is not None and _without_moves(assigning.value) is node:
             frame.target = quoted(assigning.targets[0])
         return frame
 
@@ -451,6 +452,16 @@ class Calls(Names):
 
 
 @lru_cache(maxsize=1024)
+def _without_moves(value: ast.expr) -> ast.expr:
+    """Return what a chain of methods begins with that return the object itself, as `Model().to(device)`."""
+    while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in _MOVES:
+        value = value.func.value
+    return value
+
+
+_MOVES = ("to", "cuda", "cpu", "eval", "train", "half", "bfloat16", "float", "requires_grad_")
+
+
 def _is_generator(node: ast.AST) -> bool:
     body = getattr(node, "body", [])
     waiting: list[ast.AST] = list(body) if isinstance(body, list) else [body]

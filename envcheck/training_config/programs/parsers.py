@@ -94,6 +94,8 @@ class Parser:
         if isinstance(default, str) and isinstance(given.keyword("type"), LibraryName):
             number = _converted_option(default, given.keyword("type"))
             default = default if number is MISSING else number
+        if default is MISSING and given.keyword("required") is True:
+            default = Unknown(f"{flags[-1]} has to be given")
         # Two options may share a variable; the first one that declares it gives the default.
         self.options.setdefault(name, None if default is MISSING else default)
         count = given.keyword("nargs")

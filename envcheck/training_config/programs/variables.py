@@ -369,7 +369,7 @@ class Names(Expressions):
 
     def _note_trainable(self, target: ast.Attribute, value: Value) -> None:
         """Record `parameter.requires_grad = value` as the call that does the same."""
-        owner = self.spelled_outside(target.value)
+        owner = self.owner_outside(self.spelled_outside(target.value))
         if is_beside(owner):
             return
         given = value if isinstance(value, bool) else None
@@ -385,6 +385,14 @@ class Names(Expressions):
         )
         if given is not True:
             self.names.add("requires_grad")
+
+    def owner_outside(self, owner: str) -> str:
+        """Return an owner with the name of the object in front that a call around it makes beside the model.
+
+        So `self.model` in the class of `reference = Policy(trainable=False)` is a part of `reference`.
+        """
+        made = next((frame.target for frame in self._frames if is_beside(frame.target)), "")
+        return f"{made}.{owner}" if made else owner
 
     def asks_for_names(self, node: ast.expr) -> bool:
         """Return whether an expression depends on the name of a parameter that a loop goes through.

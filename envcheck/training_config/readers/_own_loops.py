@@ -21,7 +21,7 @@ _ITERATES = re.compile(r"load|\bdl\b|_dl\b")
 """Names of loaders, of which the loop around `backward` takes one batch after another."""
 
 _SPLIT_BATCHES = frozenset({
-    "DataParallel", "split_batches", "chunk", "generate", "rollout", "rollouts", "advantages",
+    "DataParallel", "split_batches", "generate", "rollout", "rollouts", "advantages",
     "PipelineStage", "GradCache",
 })  # fmt: skip
 """Names in code that may split or enlarge a batch before the gradients are computed."""
@@ -63,9 +63,18 @@ def batch_size(followed: FollowedProgram, tree: ast.Module) -> tuple[Value, Foll
 def _computes_gradients_of_each_batch(followed: FollowedProgram, tree: ast.Module) -> bool:
     """Return whether each call of `backward` stands in a loop over a loader, and in no loop inside it."""
     reached = {call.node for call in followed.calls if call.name == "backward"}
-    around = dict(_innermost_loops((tree, *followed.followed)))
-    loops = [around.get(node) for node in reached]
-    return all(loop is not None and _ITERATES.search(ast.unparse(loop.iter).lower()) for loop in loops)
+    code = (tree, *followed.followed)
+    around = dict(_innermost_loops(code))
+    named = {
+        target.id: ast.unparse(node.value).lower()
+        for each in code
+        for node in ast.walk(each)
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    iterated = [ast.unparse(loop.iter).lower() if (loop := around.get(node)) else "" for node in reached]
+    return all(_ITERATES.search(named.get(text, text)) or _ITERATES.search(text) for text in iterated)
 
 
 def _innermost_loops(code: Iterable[ast.AST]) -> Iterator[tuple[ast.AST, ast.For]]:

@@ -34,7 +34,7 @@ SPLIT = "        for part in batch.parts:\n            model(**part).loss.backwa
         ("python t.py", "args.bs", STEP, "8"),
         ("python t.py", "2 * args.bs", STEP, "16"),
         ("python t.py --bs 3", "args.bs", SPLIT, None),
-        ("python t.py --bs 3", "args.bs", "        parts = batch.chunk(2)\n" + STEP, None),
+        ("python t.py --bs 3", "args.bs", "        text = model.generate(batch)\n" + STEP, None),
         ("python t.py --bs $N", "args.bs", STEP, None),
     ],
 )
@@ -111,3 +111,55 @@ def test_a_loop_on_fabric_is_one_of_the_programs_own(tmp_path: Path, clip: str, 
     facts = facts_of(tmp_path, "t.py", {"t.py": FABRIC.format(clip=clip)})
     assert (facts["micro_batch_size"], facts.get("gradient_clipping")) == (32, clips)
     assert facts["dataloader_workers"] == 0
+
+
+BAR = """
+from torch.utils.data import DataLoader
+from tqdm import tqdm
+from transformers import AutoModelForCausalLM
+class Policy(torch.nn.Module):
+    def __init__(self, trainable=True):
+        super().__init__()
+        self.model = AutoModelForCausalLM.from_pretrained("gpt2")
+        if not trainable:
+            for parameter in self.model.parameters():
+                parameter.requires_grad = False
+policy = Policy()
+{other} = Policy(trainable=False).to("cuda")
+loader = DataLoader(data, batch_size=4, shuffle=True)
+bar = tqdm(loader)
+for batch in bar:
+    policy(batch).backward()
+"""
+
+
+@pytest.mark.parametrize(("other", "frozen"), [("reference", False), ("policy", True)])
+def test_what_is_frozen_in_the_class_of_a_reference_is_not_what_trains(
+    tmp_path: Path, other: str, frozen: bool
+) -> None:
+    facts = facts_of(tmp_path, "t.py", {"t.py": BAR.format(other=other)})
+    assert (facts["frozen_params"], facts["micro_batch_size"]) == (frozen, 4)
+
+
+REQUIRED = """
+import argparse
+from torch.utils.data import DataLoader
+from transformers import AutoModelForCausalLM
+parser = argparse.ArgumentParser()
+parser.add_argument("--kind", {options})
+args = parser.parse_args()
+if args.kind == "a":
+    model = AutoModelForCausalLM.from_pretrained("gpt2")
+else:
+    raise ValueError(args.kind)
+loader = DataLoader(data, batch_size=4)
+for batch in loader:
+    model(batch).backward()
+"""
+
+
+def test_an_option_that_has_to_be_given_is_not_none(tmp_path: Path) -> None:
+    required = REQUIRED.format(options="required=True")
+    assert facts_of(tmp_path, "t.py", {"t.py": required})["micro_batch_size"] == 4
+    with pytest.raises(InputError):  # without the option, this one stops
+        facts_of(tmp_path, "t.py", {"t.py": REQUIRED.format(options="default=None")})

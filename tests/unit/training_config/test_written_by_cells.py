@@ -102,3 +102,20 @@ def test_another_frameworks_classes_of_the_same_names_say_nothing(tmp_path: Path
     assert found["lora_rank"] == 16
     with pytest.raises(InputError):
         facts_of(tmp_path, "t.py", {"t.py": program.replace("PACKAGE", "mlx_lm")})
+
+
+def test_a_file_alone_does_not_say_how_its_program_loads_the_model(tmp_path: Path) -> None:
+    text = f"lora: {{r: 8, lora_alpha: 16}}\n{TRAINING}"
+    found = facts_of(tmp_path, "c.yaml", {"c.yaml": text})
+    assert (found["adapter"], found.get("quantization")) == ("lora", None)
+    told = facts_of(tmp_path, "c.yaml", {"c.yaml": f"model: {{load_in_4bit: false}}\n{text}"})
+    assert told["quantization"] == "none"
+
+
+@pytest.mark.parametrize(("estimator", "method"), [("grpo", "grpo"), ("gae", "ppo"), ("gpg", None)])
+def test_estimators_of_verl_that_are_no_known_method(
+    tmp_path: Path, estimator: str, method: str | None
+) -> None:
+    command = f"python3 -m verl.trainer.main_ppo algorithm.adv_estimator={estimator} trainer.nnodes=1\n"
+    files = {"run.sh": command, "verl/trainer/config/ppo_trainer.yaml": "algorithm:\n  adv_estimator: gae\n"}
+    assert facts_of(tmp_path, "run.sh", files).get("method") == method
