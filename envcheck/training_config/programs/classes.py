@@ -46,11 +46,13 @@ class Classes(Calls):
         self.names.add(cls.name)
         lineage = cls.lineage()
         record = Record({}, "object", cls, born=len(self.conditions))
+        own = given
         library = next((each for each in lineage if isinstance(each, LibraryName)), None)
         if library is not None:
             record.rest = f"{cls.name} inherits it"
         start = self._in_class(cls, "__init__", record)
         if isinstance(start, ProjectFunction):
+            own = _named(start, given, node)
             self.call_function(start, given)
             given = Arguments((), (), given.rest)
         elif self.is_dataclass(cls):
@@ -66,6 +68,7 @@ class Classes(Calls):
             if self.is_dataclass(cls):
                 values = tuple(KeywordGiven(name, value, node) for name, value in record.items.items())
             self._note_call(library, name, owner, node, given._replace(keywords=values), cls.scope)
+            self.calls[-1] = self.calls[-1]._replace(own=own)
             self._name_unfollowed(cls)
         return record
 
@@ -120,3 +123,12 @@ class Classes(Calls):
 
     def _field_default(self, value: Value) -> Value:
         return value.default if isinstance(value, FieldDefault) else value
+
+
+def _named(start: ProjectFunction, given: Arguments, node: ast.Call) -> Arguments:
+    """Return the arguments of a class by the names that its `__init__` has for them."""
+    names = [each.arg for each in start.node.args.args][1:]
+    by_position = (
+        KeywordGiven(name, value, node) for name, value in zip(names, given.positional, strict=False)
+    )
+    return Arguments((), (*by_position, *given.keywords), given.rest)

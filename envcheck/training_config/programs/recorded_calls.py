@@ -42,7 +42,8 @@ class FollowedCall(NamedTuple):
     """Call of a library: what is called, by name and owner, with its place and its arguments.
 
     `conditions` are the undecided conditions under which it is reached, the outermost first; `made` is the
-    object that it returns, if the library makes one.
+    object that it returns, if the library makes one. If a class of the project that is derived from a
+    library's makes the call, `own` are the arguments that this class is given.
     """
 
     name: str
@@ -52,3 +53,4 @@ class FollowedCall(NamedTuple):
     arguments: Arguments
     conditions: tuple[str, ...]
     made: Value = None
+    own: Arguments = NO_ARGUMENTS

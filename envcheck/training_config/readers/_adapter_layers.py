@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 
 from envcheck.training_config.programs.follow import FollowedProgram
-from envcheck.training_config.programs.recorded_calls import FollowedCall
+from envcheck.training_config.programs.recorded_calls import Arguments, FollowedCall
 
 LAYER = "adapter_layer"
 """The name of a call that makes a layer of LoRA by a class of the program's project."""
@@ -46,6 +46,21 @@ def layers(followed: FollowedProgram | None) -> Iterator[FollowedCall]:
         name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
         if name in own and call.owner.startswith("torch."):
             yield call
+
+
+def of_layer(call: FollowedCall) -> FollowedCall:
+    """Return the call of a layer with its rank and its dropout, if its class names them as is usual."""
+    found = []
+    for name, usual in _USUAL.items():
+        given = [each for each in call.own.keywords if each.name in usual]
+        found += [given[0]._replace(name=name)] if len(given) == 1 else []
+    return call._replace(arguments=Arguments((), tuple(found)))
+
+
+_USUAL = {
+    "rank": ("rank", "r", "lora_rank", "lora_r", "lora_dim"),
+    "dropout": ("dropout", "lora_dropout", "dropout_p"),
+}
 
 
 def open_condition(call: FollowedCall, about_names: AbstractSet[str]) -> str:

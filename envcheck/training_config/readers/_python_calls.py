@@ -20,7 +20,7 @@ from envcheck.training_config.document import Document, Section, Setting, Settin
 from envcheck.training_config.programs.follow import FollowedProgram
 from envcheck.training_config.programs.modules import parse
 from envcheck.training_config.programs.names import is_beside
-from envcheck.training_config.programs.recorded_calls import NO_ARGUMENTS, FollowedCall
+from envcheck.training_config.programs.recorded_calls import FollowedCall
 from envcheck.training_config.programs.trainable import leaves_frozen
 from envcheck.training_config.programs.values import MISSING, Record, Thing, quoted
 from envcheck.training_config.readers import (
@@ -244,7 +244,7 @@ class _PythonFile:
         for call in _adapter_layers.layers(self.followed):
             about_names = self.followed.about_names if self.followed is not None else frozenset()
             yield (
-                ConfiguringCall(_adapter_layers.LAYER, call.node, call._replace(arguments=NO_ARGUMENTS)),
+                ConfiguringCall(_adapter_layers.LAYER, call.node, _adapter_layers.of_layer(call)),
                 _adapter_layers.open_condition(call, about_names),
             )
 

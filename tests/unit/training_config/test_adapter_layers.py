@@ -115,3 +115,19 @@ for module in model.modules():
     assert of_program(tmp_path, work)["adapter"] == "lora"
     other = work.replace("isinstance(module, nn", "is_chosen(module, nn")
     assert "adapter" not in of_program(tmp_path, other)
+
+
+@pytest.mark.parametrize(
+    ("work", "rank"),
+    [
+        (f"{FREEZE}put_into(model, 8)", 8),
+        (f"{FREEZE}put_into(model, rank=16)", 16),
+        (f"{FREEZE}put_into(model, int(args.blocks) + 1)", None),
+        (f"{FREEZE}put_into(model, 8)\nput_into(model, 16)", None),
+    ],
+)
+def test_the_rank_of_a_projects_own_layer_is_what_its_class_is_given(
+    tmp_path: Path, work: str, rank: int | None
+) -> None:
+    found = of_program(tmp_path, work)
+    assert (found["adapter"], found.get("lora_rank")) == ("lora", rank)
