@@ -126,3 +126,25 @@ def step(model, optimizer=None):
     made = (optimizer or torch.optim.AdamW)(trained, lr=0.001)
     model(input_ids=batch, labels=batch).loss.backward()
     made.step()
+
+
+def train_sentences(**settings):
+    """Train one step with the SentenceTransformerTrainer, and return it; raise what it raises."""
+    from datasets import Dataset
+    from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, losses, models
+    from sentence_transformers import SentenceTransformerTrainingArguments
+    from transformers import BertConfig, BertModel
+
+    sizes = {"vocab_size": 32, "hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1}
+    BertModel(BertConfig(**sizes, num_attention_heads=2)).save_pretrained("bert")
+    tokenizer().save_pretrained("bert")
+    model = SentenceTransformer(modules=[models.Transformer("bert"), models.Pooling(16)], device="cpu")
+    settings = {"max_steps": 1, "report_to": [], "save_strategy": "no", **settings}
+    trainer = SentenceTransformerTrainer(
+        model=model,
+        args=SentenceTransformerTrainingArguments(output_dir="out", **settings),
+        train_dataset=Dataset.from_dict({"anchor": ["w2 w3", "w4"], "positive": ["w2", "w4 w5"]}),
+        loss=losses.MultipleNegativesRankingLoss(model),
+    )
+    trainer.train()
+    return trainer
