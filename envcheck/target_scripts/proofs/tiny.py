@@ -39,12 +39,28 @@ def arguments(**settings):
     return TrainingArguments(output_dir="out", **settings)
 
 
-def train(model, examples=None, callbacks=None, **settings):
+def tokenizer():
+    """Return a fast tokenizer for 32 words, `w0` to `w31`; the first one pads and ends."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    special = {"pad_token": "w0", "eos_token": "w0", "unk_token": "w1"}
+    known = {f"w{each}": each for each in range(32)}
+    words = Tokenizer(models.WordLevel(known, unk_token=special["unk_token"]))
+    words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    return PreTrainedTokenizerFast(tokenizer_object=words, **special)
+
+
+def train(model, examples=None, callbacks=None, eval_dataset=None, **settings):
     """Train one step with the Trainer of transformers, and return the Trainer; raise what it raises."""
     from transformers import Trainer
 
     trainer = Trainer(
-        model=model, args=arguments(**settings), train_dataset=examples or rows(), callbacks=callbacks
+        model=model,
+        args=arguments(**settings),
+        train_dataset=examples or rows(),
+        eval_dataset=eval_dataset,
+        callbacks=callbacks,
     )
     trainer.train()
     return trainer
@@ -64,18 +80,22 @@ def alone():
 
 
 def zero(stage, partitioning=None, **settings):
-    """Return a DeepSpeed configuration for a stage of ZeRO, with what else stands in its block and beside it.
+    """Return a DeepSpeed configuration for this stage of ZeRO, with settings in its block and beside it.
 
-    DeepSpeed is imported for it, and compiles no kernel for communication, which would take minutes.
+    DeepSpeed is imported for it. No kernel is compiled, which would take minutes: in place of each stands an
+    object that takes every call and does nothing, so a step by a kernel leaves the weights as they are.
     """
     import os
+    from unittest import mock
 
     alone()
     os.environ.pop("ACCELERATE_USE_CPU", None)  # with it, accelerate does without DeepSpeed
     names_of_older_torch()
     import deepspeed.ops
+    from deepspeed.ops.op_builder.builder import OpBuilder
 
-    getattr(deepspeed.ops, "__compatible_ops__", {}).pop("deepspeed_shm_comm", None)
+    getattr(deepspeed.ops, "__compatible_ops__", {})["deepspeed_shm_comm"] = False
+    OpBuilder.jit_load = mock.MagicMock()
     block = {"stage": stage, **(partitioning or {})}
     return {"train_micro_batch_size_per_gpu": 2, "zero_optimization": block, **settings}
 
@@ -104,15 +124,19 @@ def names_of_older_torch():
 
 
 def fsdp(model, **settings):
-    """Return a model that FSDP1 wraps on the CPU, each layer and each adapter module in a unit of its own."""
+    """Return a model that FSDP1 wraps on the CPU: each layer and adapter module in a unit."""
     import torch
     from peft.utils.other import fsdp_auto_wrap_policy
-    from torch.distributed.fsdp import FullyShardedDataParallel
+    from torch.distributed.fsdp import FullyShardedDataParallel, wrap
 
     alone()
     if not torch.distributed.is_initialized():
         torch.distributed.init_process_group("gloo")
-    policy = fsdp_auto_wrap_policy(model)
+    try:
+        policy = fsdp_auto_wrap_policy(model)
+    except AttributeError:  # an old PEFT, which asks accelerate for a method that moved; layers alone then
+        layers = {type(each) for each in model.modules() if type(each).__name__.endswith("DecoderLayer")}
+        policy = wrap.ModuleWrapPolicy(layers)
     cpu = torch.device("cpu")
     return FullyShardedDataParallel(model, auto_wrap_policy=policy, device_id=cpu, **settings)
 
@@ -126,25 +150,3 @@ def step(model, optimizer=None):
     made = (optimizer or torch.optim.AdamW)(trained, lr=0.001)
     model(input_ids=batch, labels=batch).loss.backward()
     made.step()
-
-
-def train_sentences(**settings):
-    """Train one step with the SentenceTransformerTrainer, and return it; raise what it raises."""
-    from datasets import Dataset
-    from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, losses, models
-    from sentence_transformers import SentenceTransformerTrainingArguments
-    from transformers import BertConfig, BertModel
-
-    sizes = {"vocab_size": 32, "hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1}
-    BertModel(BertConfig(**sizes, num_attention_heads=2)).save_pretrained("bert")
-    tokenizer().save_pretrained("bert")
-    model = SentenceTransformer(modules=[models.Transformer("bert"), models.Pooling(16)], device="cpu")
-    settings = {"max_steps": 1, "report_to": [], "save_strategy": "no", **settings}
-    trainer = SentenceTransformerTrainer(
-        model=model,
-        args=SentenceTransformerTrainingArguments(output_dir="out", **settings),
-        train_dataset=Dataset.from_dict({"anchor": ["w2 w3", "w4"], "positive": ["w2", "w4 w5"]}),
-        loss=losses.MultipleNegativesRankingLoss(model),
-    )
-    trainer.train()
-    return trainer
