@@ -79,6 +79,7 @@ class RunCheck:
         processes: how many processes run it; more than one are started by torch's launcher.
         regardless: whether what is installed may contradict the requirements of other packages, as after
             `pip install --no-deps`; with a fix that changes packages it must not.
+        among: limits the releases that are run, such as to those that can run without a GPU; empty for all.
 
     """
 
@@ -90,6 +91,7 @@ class RunCheck:
     fix: int = 0
     processes: int = 1
     regardless: bool = False
+    among: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,7 +213,9 @@ def _mistakes(check: ReadCheck) -> list[str]:
     return found
 
 
-_RUN_KEYS = frozenset({"pkg", "program", "fails", "beside", "when", "fix", "processes", "regardless"})
+_RUN_KEYS = frozenset(
+    {"pkg", "program", "fails", "beside", "when", "fix", "processes", "regardless", "among"}
+)
 
 
 def _run_check(row: Mapping[str, Any], problems: list[str]) -> RunCheck | None:
@@ -226,6 +230,7 @@ def _run_check(row: Mapping[str, Any], problems: list[str]) -> RunCheck | None:
         fix=_count(row, "fix", 0, problems),
         processes=_count(row, "processes", 1, problems),
         regardless=bool(row.get("regardless", False)),
+        among=str(row.get("among", "")),
     )
     if not (check.package and check.program and bool(check.fails) != bool(check.fix)):
         problems.append(f"proof: runs: expected pkg, program and either fails or fix; found {dict(row)!r}")

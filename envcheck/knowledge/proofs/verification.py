@@ -134,8 +134,10 @@ def _to_run(rule: Rule, check: RunCheck, supply: Supply) -> list[str]:
         if bounds.rule_matches(rule, check.package, version, check.when)
         and (not first or versions.compare(version, ">=", first) is Tri.YES)
     ]
-    few = inside if len(inside) <= running.SHORT_RANGE else []
-    return sorted({*around, *few}, key=versions.order)
+    some = limited(inside, check.among)
+    oldest = some[:1] if check.among else []
+    few = some if len(some) <= running.SHORT_RANGE else oldest
+    return sorted({*limited(around, check.among), *few}, key=versions.order)
 
 
 def _older_releases(rule: Rule, package: str, tables: Sequence[int], supply: Supply) -> list[str]:
@@ -195,10 +197,15 @@ def _bounded(rule: Rule, check: ReadCheck, supply: Supply) -> list[SeenRelease]:
 
 def partners_among(check: ReadCheck, releases: Sequence[str]) -> list[str]:
     """Return the releases of the partner that the check compares."""
+    return limited(releases, check.among)
+
+
+def limited(releases: Iterable[str], specifier: str) -> list[str]:
+    """Return the releases that satisfy a specifier; all of them if it is empty."""
     return [
         version
         for version in releases
-        if not check.among or versions.satisfies(version, check.among, unknown=Tri.NO) is Tri.YES
+        if not specifier or versions.satisfies(version, specifier, unknown=Tri.NO) is Tri.YES
     ]
 
 

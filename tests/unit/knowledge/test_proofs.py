@@ -292,6 +292,15 @@ def test_a_release_in_the_middle_that_runs_is_found() -> None:
     assert run_rule(text, {"peft==0.13.0", "peft==0.15.0"})[2] == ["0.14.0 inside"]
 
 
+def test_only_the_releases_that_a_program_can_run_in_are_run() -> None:
+    runs = RUNS_X.replace("fails", "among = '>=0.14', fails")
+    seen, _, against = run_rule(
+        rule_text('{ "pkg.peft" = ">=0.12.0,<0.16.0" }', runs), {"peft==0.14.0", "peft==0.15.0"}
+    )
+    assert seen[:3] == ["0.14.0 inside", "0.15.0 inside", "0.16.0 outside"]
+    assert against == []
+
+
 def test_a_release_that_nothing_fits_is_left_out_unless_there_is_no_other() -> None:
     released = peft(v11="", v12="", v13="", v14="", v15="", v16="", v17="")
     rule, proof = rule_of(rule_text('{ "pkg.peft" = ">=0.13.0,<0.16.0" }', RUNS_X))
@@ -324,6 +333,13 @@ def test_a_fix_that_fails_beside_what_is_newest_is_refused_although_its_own_rele
 def test_a_fix_whose_releases_do_not_fit_together_is_refused() -> None:
     text = rule_text('{ "pkg.peft" = "<0.16.0" }', RUNS_X, '{ "pkg.trl" = "==0" }')
     assert run_rule(text, {f"peft==0.{minor}.0" for minor in range(11, 16)})[2] == ["==0 fix 1 run"]
+
+
+def test_a_fix_that_changes_torch_is_not_run_since_all_programs_share_one() -> None:
+    text = rule_text('{ "pkg.peft" = "<0.16.0" }', RUNS_X, '{ "pkg.torch" = "==0" }')
+    seen, _, against = run_rule(text, {f"peft==0.{minor}.0" for minor in range(11, 16)})
+    assert not [side for side in seen if "fix" in side]
+    assert against == []
 
 
 def test_a_setting_as_a_fix_has_a_program_of_its_own_that_must_pass_inside_the_bounds() -> None:
