@@ -127,11 +127,9 @@ class ProgramRunner:
             return "works"
         if ran.code is None:
             return f"not done within {RUN_S:g} s"
-        lines = [
-            line.strip()
-            for line in ran.err.replace(f"{self.folder}/site-packages/", "").splitlines()
-            if line.strip()
-        ]
+        text = ran.err.replace(f"{self.folder}/site-packages/", "")
+        text = text.replace(f"{Path(self.python).parent.parent}/", "")  # no record names a folder here
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
         raised = [found[1] for line in lines if (found := _EXCEPTION.match(line))]
         named = [line for line in raised if stated and re.search(check.fails, line)]
         line = one_line((named or raised or lines or [f"exit code {ran.code}"])[-1])[:SEEN_LIMIT]
