@@ -309,6 +309,12 @@ KEYS = {
     "train.tensor_parallel": Key(Kind.NUMBER, "processes that share each layer"),
     "train.sequence_parallel": Key(Kind.NUMBER, "processes that share each sequence by heads (Ulysses)"),
     "train.context_parallel": Key(Kind.NUMBER, "processes that share each sequence by position (ring)"),
+    "train.label_smoothing": Key(
+        Kind.FLAG, "the trainer smooths the labels (label_smoothing_factor above 0)"
+    ),
+    "train.sft_loss": Key(
+        Kind.WORD, "loss of TRL's supervised training (loss_type)", ("nll", "dft", "chunked_nll")
+    ),
     "train.auto_find_batch_size": Key(Kind.FLAG, "the trainer halves the batch until it fits"),
     # --- DeepSpeed
     "train.zero_sub_group_size": Key(Kind.NUMBER, "elements of a tile in ZeRO-3's optimizer step"),

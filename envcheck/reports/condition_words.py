@@ -59,6 +59,8 @@ CONDITION_WORDS: Mapping[str, Mapping[str, str]] = {
     "train.tensor_parallel": {"*": "{} GPUs for each layer"},
     "train.sequence_parallel": {"*": "{} GPUs for each sequence"},
     "train.context_parallel": {"*": "{} GPUs for each sequence"},
+    "train.label_smoothing": {"true": "label smoothing", "false": "no label smoothing"},
+    "train.sft_loss": {"*": "loss_type {}"},
     "train.auto_find_batch_size": {"true": "auto_find_batch_size", "false": "no auto_find_batch_size"},
     "train.compute_dtype": {"*": "bnb_4bit_compute_dtype {}"},
     "train.quant_storage": {"*": "bnb_4bit_quant_storage {}"},
