@@ -251,7 +251,7 @@ class Atlas(NamedTuple):
     package, the values of `train.trainer` under which its classes are called (`trl.SFTTrainer(...)`), and
     `called_if` the fact that must be true for it; `imported_if` the fact that must not be false for its
     imports. `methods` has, by package and part of an entry, the values of `train.method` under which that
-    entry is called; `entry_imported_if` has, by package and part of an optional import, the fact that is true
+    entry is called; `entry_imported_if` has, by package and part of an import, the fact that is true
     if a training makes that import. `unused_with` has, by package, the plugins beside which its compiled
     modules are not loaded. `provided_by` has, by module that Python dropped or name of a package, who brings
     it: `setuptools`, `unsloth>=2025.11.6`.

@@ -205,15 +205,20 @@ def _import_rule(rows: Sequence[AtlasRow], atlas: Atlas) -> Rule:
     """
     package, entry = rows[0].package, rows[0].entry
     trainings: tuple[tuple[Clause, ...], ...] = ((),)
+    described, undescribed = (_flag("training.described", value=value) for value in (True, False))
     if imported := atlas.imported_if.get(package):
-        left_in = Clause(imported, Kind.FLAG, ((ABSENT,), (Comparison("==", True),)), "absent or true")
-        trainings = ((left_in,),)
+        trainings = ((_unless_false(imported),),)
     if _component(package, entry, atlas):
         no_trainer = Clause("train.trainer", Kind.WORD, ((ABSENT,),), "absent")
-        described = "training.described"
-        trainings = ((_flag(described, value=False),), (_flag(described, value=True), no_trainer))
+        trainings = ((undescribed,), (described, no_trainer))
+    elif makes_it := _entry_fact(package, entry, atlas):
+        trainings = ((undescribed,), (described, _unless_false(makes_it)))
     severity = Severity.WARNING if entry in atlas.optional else Severity.ERROR
     return _rule_on(rows, _entry_name(entry, package), severity, trainings)
+
+
+def _unless_false(fact: str) -> Clause:
+    return Clause(fact, Kind.FLAG, ((ABSENT,), (Comparison("==", True),)), "absent or true")
 
 
 def _training_rule(rows: Sequence[AtlasRow], atlas: Atlas) -> Rule:
@@ -253,8 +258,11 @@ def _rule_on(
 
 def _component(package: str, entry: str, atlas: Atlas) -> str:
     """Return the fact that is true if a training makes an import; empty if everybody may, and for a call."""
-    if _is_call(entry) or entry not in atlas.optional:
-        return ""
+    return "" if _is_call(entry) or entry not in atlas.optional else _entry_fact(package, entry, atlas)
+
+
+def _entry_fact(package: str, entry: str, atlas: Atlas) -> str:
+    """Return the fact about the training that makes one import of a package; empty if there is none."""
     found = (fact for part, fact in atlas.entry_imported_if.get(package, {}).items() if part in entry)
     return next(found, "")
 

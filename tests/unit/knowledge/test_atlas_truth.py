@@ -137,6 +137,24 @@ def test_a_trainer_that_cannot_be_imported_is_an_error_of_its_own_trainings(
     assert bool(of_it) is told, [each.rule.id for each in errors]
 
 
+@pytest.mark.parametrize(
+    ("train", "told"),
+    [
+        ("", True),
+        ('trainer = "transformers"', True),
+        ('adapter = "lora"', True),
+        ('trainer = "accelerate"', False),
+    ],
+)
+def test_a_class_that_a_training_does_not_import_is_no_error_of_it(train: str, told: bool) -> None:
+    versions = '[pkg]\ntransformers = "4.53.0"\naccelerate = "1.3.0"\n'
+    facts = inventory(f"{versions}[train]\n{train}\n" if train else versions, knowledge())
+
+    findings = judge_inventory(facts, knowledge(), None).findings
+
+    assert any(each.severity is Severity.ERROR for each in findings) is told
+
+
 def test_a_server_that_cannot_be_made_is_no_error_of_a_training() -> None:
     rules = rules_here(load_atlas(), {"fastapi": "0.128.0", "starlette": "1.0.0"})
 
