@@ -10,13 +10,14 @@ at its default most of the time. `draw` also writes down which errors and warnin
 anything has run. `report` prints each failure that no error told and each error beside a training that ran:
 both have to be read, because a drawn training may be wrong in itself.
 
-Seed 11, on 2026-12-01: 58 of 60 draws ran. Of 26 failures 20 had an error (77 %; 58 to 89 %, Wilson, 95 %), and of
-32 trainings that ran 2 (6 %; 2 to 20 %): both for a TRL that was installed and that the Trainer does not import.
-Of the six misses five were label smoothing, which no rule knew, and one is float16 on a CPU. Seed 12, after the
-mending of these: 47 of 50 ran. Of 13 failures 6 had an error (46 %; 23 to 71 %), and of 34 trainings that ran none
-(0 to 10 %). Missed: DPO with p-tuning and two adapters that the PEFT did not have yet, which rules tell since; DPO
-that groups by length; an accelerate below what TRL requires, of which a warning was shown; label smoothing, which
-was not handed to the judge then; and a TRL that needs Triton, which these environments leave out.
+Seed 11, on 2026-12-01: 58 of 60 draws ran. Of 26 failures 20 had an error (77 %; 58 to 89 %, Wilson, 95 %),
+and of 32 trainings that ran 2 (6 %; 2 to 20 %): both for a TRL that was installed and that the Trainer does
+not import. Of the six misses five were label smoothing, which no rule knew, and one is float16 on a CPU.
+Seed 12, after the mending of these: 47 of 50 ran. Of 13 failures 6 had an error (46 %; 23 to 71 %), and of
+34 trainings that ran none (0 to 10 %). Missed: DPO with p-tuning and two adapters that the PEFT did not
+have yet, which rules tell since; DPO that groups by length; an accelerate below what TRL requires, of which
+a warning was shown; label smoothing, which was not handed to the judge then; and a TRL that needs Triton,
+which these environments leave out.
 """
 
 from __future__ import annotations
