@@ -181,7 +181,7 @@ def train_facts(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Predictor:
-    """Judges draws as `check` judges a facts file."""
+    """Judge draws as `check` judges a facts file."""
 
     def __init__(self) -> None:
         """Load the matrix."""

@@ -60,7 +60,7 @@ _EXCEPTION = re.compile(
 
 
 class _BuildError(Exception):
-    """A release has no wheel for this interpreter, and its source cannot be built."""
+    """Say that a release has no wheel for this interpreter, and that its source cannot be built."""
 
 
 def _check(ran: FinishedProcess, what: str) -> None:
@@ -75,7 +75,7 @@ def _check(ran: FinishedProcess, what: str) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class ProgramRunner:
-    """Runs programs by one interpreter; releases are kept in `folder`."""
+    """Run programs by one interpreter; releases are kept in `folder`."""
 
     host: Host
     python: str

@@ -22,6 +22,7 @@ from envcheck.core.rules import (
     Source,
     Span,
 )
+from envcheck.core.training_facts import KEYS
 from envcheck.core.versions import compare
 from envcheck.knowledge.atlas import BESIDE, companion_of
 from envcheck.rules.atlas import (
@@ -192,21 +193,26 @@ def rules_of(atlas: Atlas, packages: Iterable[str]) -> Iterator[Rule]:
             for entry in dict.fromkeys(row.entry for row in rows):
                 of_entry = [row for row in rows if row.entry == entry]
                 if not _is_call(entry):
-                    yield _import_rule(of_entry, atlas)
+                    yield _import_rule(of_entry, atlas, searched=True)
                 if _is_call(entry) or _component(package, entry, atlas):
                     yield _training_rule(of_entry, atlas)
 
 
-def _import_rule(rows: Sequence[AtlasRow], atlas: Atlas) -> Rule:
+_TRAINERS = frozenset(KEYS["train.trainer"].words)
+
+
+def _import_rule(rows: Sequence[AtlasRow], atlas: Atlas, *, searched: bool = False) -> Rule:
     """Return the rule of two packages at one import, from the rows of this import.
 
     It is for trainings that do not leave out the import of the package. If only some trainings make it, it is
-    for environments without a training, or whose training names no trainer.
+    for environments without a training, or whose training names no trainer. A trainer that is `searched` was
+    asked for, so its import counts whatever trains.
     """
     package, entry = rows[0].package, rows[0].entry
     trainings: tuple[tuple[Clause, ...], ...] = ((),)
     described, undescribed = (_flag("training.described", value=value) for value in (True, False))
-    if imported := atlas.imported_if.get(package):
+    imported = atlas.imported_if.get(package, "")
+    if imported and not (searched and imported.removeprefix("training.imports_") in _TRAINERS):
         trainings = ((_unless_false(imported),),)
     if _component(package, entry, atlas):
         no_trainer = Clause("train.trainer", Kind.WORD, ((ABSENT,),), "absent")

@@ -10,7 +10,7 @@ from envcheck.logs.events import Event
 
 
 class NearOption(NamedTuple):
-    """What a command line says, and the option or value of the program that is spelt nearly like it."""
+    """Hold what a command line says, and the program's option or value that is spelt nearly like it."""
 
     given: str
     known: str

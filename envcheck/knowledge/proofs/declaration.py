@@ -65,7 +65,7 @@ class ReadCheck:
 
 @dataclass(frozen=True, kw_only=True)
 class RunCheck:
-    """A program that runs beside releases: it must fail inside the bounds, and not outside or with a fix.
+    """Hold a program that runs beside releases: it must fail inside the bounds, not outside or with a fix.
 
     Attributes:
         package: the package whose releases are installed.

@@ -25,7 +25,7 @@ SHORT_RANGE = 8
 
 
 class RunResult(NamedTuple):
-    """How a program ended beside the releases that fit its requirements.
+    """Hold how a program ended beside the releases that fit its requirements.
 
     Attributes:
         passes: whether it ended without an exception.

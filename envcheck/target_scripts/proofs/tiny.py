@@ -1,4 +1,4 @@
-"""Models and trainings of seconds on the CPU, for the programs of proofs: `from tiny import llama, train`."""
+"""Make models and train them within seconds on the CPU, for programs of proofs: `from tiny import llama`."""
 
 
 def llama(**settings):

@@ -1,4 +1,4 @@
-"""The batches of a training loop that a program has itself, as its loader makes them. Pure."""
+"""Read the batches of a training loop that a program has itself, as its loader makes them. Pure."""
 
 from __future__ import annotations
 

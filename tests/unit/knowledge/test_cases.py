@@ -135,6 +135,10 @@ ENTERED = {
     ): "the accelerate of that time is too old for it",
     ("transformers-tokenizers-window", "transformers-treats-torch-as-absent"): "the torch here is too old",
     ("trl-packing-without-flash-attention", "flash-attention-2-not-installed"): "its cost names the package",
+    (
+        "trl-grpo-liger-prompt-learning",
+        "trl-dpo-virtual-tokens",
+    ): "DPO trains them without Liger from TRL 1.15 on",
     ("zero3-frozen-nonreentrant-checkpoint", "transformers-treats-torch-as-absent"): "4.57 and older take it",
 }
 """Errors that a rule's fix leads to in some of its cases; with_passing_fixes does not show the fix there."""
