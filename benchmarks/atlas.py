@@ -36,7 +36,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from atlas_overlays import Overlays
+from atlas_overlays import Overlays, command_line
 from atlas_programs import PROGRAMS, needs, passed
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -487,19 +487,11 @@ def table(rows: Sequence[Mapping[str, Any]], ends: Mapping[str, Mapping[str, Any
 
 def main() -> None:
     """Run one of the steps."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("step", choices=("draw", "predict", "run", "report", "table"))
-    parser.add_argument("files", nargs="*", type=Path)
-    parser.add_argument("--base", action="append", default=[], help="a Python that has torch; repeatable")
-    parser.add_argument("--work", type=Path, help="folder of the overlays and of uv's cache")
-    parser.add_argument("--uv", default="uv")
-    parser.add_argument("--draws", type=int, default=300)
-    parser.add_argument("--seed", type=int, default=1)
+    parser = command_line(__doc__, ("draw", "predict", "run", "report", "table"), 300)
     parser.add_argument("--rows", action="store_true", help="draw: three of four draws inside a row")
     parser.add_argument("--trainers", action="store_true", help="draw: programs that make trainers")
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--part", default="0/1", help="run every n-th draw from the k-th on: k/n")
-    parser.add_argument("-o", dest="output", type=Path)
     options = parser.parse_intermixed_args()
     use_shipped_entries()
     if options.step in ("report", "table"):

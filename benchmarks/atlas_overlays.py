@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import datetime as dt
 import json
 import os
@@ -58,6 +59,20 @@ for line in sys.stdin:
 
 Overlays with another numpy than the base's need a fresh process instead, because torch has imported numpy.
 """
+
+
+def command_line(purpose: str | None, steps: Sequence[str], draws: int) -> argparse.ArgumentParser:
+    """Return a parser with the options of what draws releases and runs them."""
+    parser = argparse.ArgumentParser(description=purpose.splitlines()[0] if purpose else None)
+    parser.add_argument("step", choices=steps)
+    parser.add_argument("files", nargs="*", type=Path)
+    parser.add_argument("--base", action="append", default=[], help="a Python that has torch; repeatable")
+    parser.add_argument("--work", type=Path, help="folder of the overlays and of uv's cache")
+    parser.add_argument("--uv", default="uv")
+    parser.add_argument("--draws", type=int, default=draws)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("-o", dest="output", type=Path)
+    return parser
 
 
 class Overlays:

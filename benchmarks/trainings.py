@@ -22,7 +22,6 @@ which these environments leave out.
 
 from __future__ import annotations
 
-import argparse
 import datetime as dt
 import json
 import random
@@ -31,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from atlas import drawable, published, wilson
-from atlas_overlays import Overlays
+from atlas_overlays import Overlays, command_line
 
 from envcheck import probes
 from envcheck.commands import judging, loading
@@ -237,16 +236,7 @@ def report(rows: Sequence[Mapping[str, Any]], ends: Mapping[int, Mapping[str, An
 
 def main() -> None:
     """Run one of the steps."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("step", choices=("draw", "run", "report"))
-    parser.add_argument("files", nargs="*", type=Path)
-    parser.add_argument("--base", action="append", default=[], help="a Python that has torch")
-    parser.add_argument("--work", type=Path, help="folder of the overlays and of uv's cache")
-    parser.add_argument("--uv", default="uv")
-    parser.add_argument("--draws", type=int, default=60)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("-o", dest="output", type=Path)
-    options = parser.parse_intermixed_args()
+    options = command_line(__doc__, ("draw", "run", "report"), 60).parse_intermixed_args()
     if options.step == "report":
         ends = {row["draw"]: row for row in map(json.loads, options.files[1].read_text().splitlines())}
         print(report(json.loads(options.files[0].read_text()), ends), end="")

@@ -24,6 +24,7 @@ from envcheck.host.package_files import package_folder
 from envcheck.host.processes import FinishedProcess
 from envcheck.knowledge.proofs.checks import SEEN_LIMIT
 from envcheck.knowledge.proofs.declaration import RunCheck
+from envcheck.knowledge.proofs.records import NOT_BUILT, NOT_DONE, OTHERWISE
 from envcheck.knowledge.proofs.running import RunResult
 from envcheck.resolver_backends import INSTALL_HINT
 from envcheck.resolver_backends.index.redaction import one_line, redact
@@ -99,7 +100,7 @@ class ProgramRunner:
                 resolved = self._resolved(requirements, regardless=check.regardless)
                 paths = [self._installed(release) for release in resolved]
             except _BuildError as error:
-                return RunResult(passes=False, fails=False, seen=f"not built: {error}", releases={})
+                return RunResult(passes=False, fails=False, seen=f"{NOT_BUILT}{error}", releases={})
             ran = self._run(check, paths)
         found = dict(release.split("==") for release in resolved)
         asked = [canonicalize_name(Requirement(text).name) for text in requirements]
@@ -126,14 +127,14 @@ class ProgramRunner:
         if ran.code == 0:
             return "works"
         if ran.code is None:
-            return f"not done within {RUN_S:g} s"
+            return f"{NOT_DONE}{RUN_S:g} s"
         text = ran.err.replace(f"{self.folder}/site-packages/", "")
         text = text.replace(f"{Path(self.python).parent.parent}/", "")  # no record names a folder here
         lines = [line.strip() for line in text.splitlines() if line.strip()]
         raised = [found[1] for line in lines if (found := _EXCEPTION.match(line))]
         named = [line for line in raised if stated and re.search(check.fails, line)]
         line = one_line((named or raised or lines or [f"exit code {ran.code}"])[-1])[:SEEN_LIMIT]
-        return line if stated else f"fails otherwise: {line}"
+        return line if stated else f"{OTHERWISE}{line}"
 
     def _resolved(self, requirements: Sequence[str], *, regardless: bool) -> list[str]:
         """Return the releases to install, `NAME==VERSION`, without torch, which the interpreter has.

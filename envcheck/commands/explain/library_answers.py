@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 from envcheck.core.facts import Inventory, package_key
@@ -57,18 +58,16 @@ def answer(
     distributions = missing_names.distributions_by_module(tables)
     named = missing_names.packages_named(f"{cause.event.text}\n{log_text}", distributions)
     endings = tuple(row["ending"] for row in tables.get("class_family", ()))
-    return _of_home(cause.event, endings, named | missing_names.packages_in(cause.event, distributions))
+    servers = {row["package"] for row in tables.get("model_server", ())}
+    unnamed = servers - named - missing_names.packages_in(cause.event, distributions)
+    return _of_home(cause.event, endings, unnamed)
 
 
-_SERVERS = frozenset({"vllm", "sglang"})
-"""Packages that name their classes of models like those of the repositories from which they took them."""
-
-
-def _of_home(event: Event, endings: tuple[str, ...], named: frozenset[str]) -> LibraryAnswer | None:
+def _of_home(event: Event, endings: tuple[str, ...], servers: AbstractSet[str]) -> LibraryAnswer | None:
     """Return the only package that has the class which an exception says lacks or refuses something.
 
     The name has to be one of several words, so that hardly anybody gives it to a class of their own. A class
-    that ends like one of a model and that only servers have, of which the log shows nothing, is one of the
+    that ends like one of a model and that only `servers` have, of which the log shows nothing, is one of the
     code that a model's repository brings.
     """
     attribute = library_questions.missing_attribute(event)
@@ -78,7 +77,7 @@ def _of_home(event: Event, endings: tuple[str, ...], named: frozenset[str]) -> L
         return None
     homes = {package for package, text in texts_in("names").items() if any(modules_with(text, owner))}
     homes |= {package for package, text in texts_in("members").items() if f"\n[{owner}" in text}
-    if owner.endswith(endings) and homes and homes <= _SERVERS - named:
+    if owner.endswith(endings) and homes and homes <= servers:
         return LibraryAnswer(repository_class=owner)
     return LibraryAnswer(home=homes.pop(), home_class=owner) if len(homes) == 1 else None
 

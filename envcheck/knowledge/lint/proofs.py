@@ -84,6 +84,7 @@ def _is_opened(clause: Clause, edge: bounds.Edge, record: ProofRecord) -> bool:
         seen.version
         for seen in record.opened
         if seen.package == edge.package
+        and seen.shows
         and versions.order(low) <= versions.order(seen.version) <= versions.order(high)
     ]
     return {bounds.matches(clause, version) for version in near} == {True, False}

@@ -21,6 +21,11 @@ FOLDER = "proofs/"
 RUN = " run"
 """Ends the side of a fix with which a program was run."""
 
+OTHERWISE = "fails otherwise: "
+NOT_BUILT = "not built: "
+NOT_DONE = "not done within "
+"""Begin what is seen of a program that neither passed nor failed as stated: it shows nothing of a bound."""
+
 
 class SeenRelease(NamedTuple):
     """What was found in one release.
@@ -40,6 +45,11 @@ class SeenRelease(NamedTuple):
     side: str
     agrees: bool
     seen: str
+
+    @property
+    def shows(self) -> bool:
+        """Return whether this tells on which side of a bound the release is."""
+        return not self.seen.startswith((OTHERWISE, NOT_BUILT, NOT_DONE))
 
     @property
     def name(self) -> str:

@@ -451,7 +451,6 @@ class Calls(Names):
         return {each.arg: self.value(default, function.scope) for each, default in pairs}
 
 
-@lru_cache(maxsize=1024)
 def _without_moves(value: ast.expr) -> ast.expr:
     """Return what a chain of methods begins with that return the object itself, as `Model().to(device)`."""
     while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in _MOVES:
@@ -462,6 +461,7 @@ def _without_moves(value: ast.expr) -> ast.expr:
 _MOVES = ("to", "cuda", "cpu", "eval", "train", "half", "bfloat16", "float", "requires_grad_")
 
 
+@lru_cache(maxsize=1024)
 def _is_generator(node: ast.AST) -> bool:
     body = getattr(node, "body", [])
     waiting: list[ast.AST] = list(body) if isinstance(body, list) else [body]

@@ -86,10 +86,13 @@ def documents(
 def _writing(path: str, content: Record | str) -> Iterator[str]:
     """Yield the shell lines that write a configuration as the program does, if all of it is known."""
     text = text_of(content)
-    if text is not None and path.endswith(_WRITTEN):
-        yield f"cat > {shlex.quote(path)} <<'END_OF_FILE'"
-        yield from text.removesuffix("\n").split("\n")
-        yield "END_OF_FILE"
+    lines = text.removesuffix("\n").split("\n") if text is not None else []
+    if lines and path.endswith(_WRITTEN) and _END not in lines:  # a text with this line would end there
+        yield from (f"cat > {shlex.quote(path)} <<'{_END}'", *lines, _END)
+
+
+_END = "END_OF_FILE"
+"""The line that ends what a program writes, for the reader of shell lines."""
 
 
 def text_of(content: Record | str) -> str | None:

@@ -433,6 +433,14 @@ def test_an_error_rule_needs_a_proof_and_a_warning_does_not() -> None:
         (FULL[:2], "", "expected the fix peft 0.16.0 in the record"),
         ((FULL[0], FULL[1], row("0.16.0", "fix 1", agrees=False)), "", "peft 0.16.0 (fix 1) contradicts"),
         ((FULL[0], row("0.16.0", "outside", agrees=False), FULL[2]), "", "(outside) contradicts the rule"),
+        *(
+            (
+                (FULL[0], *(each._replace(seen=f"{nothing}x") for each in FULL[1:])),
+                "",
+                "expected peft 0.15.0 and",
+            )
+            for nothing in (records.OTHERWISE, records.NOT_BUILT, records.NOT_DONE)
+        ),
     ],
 )
 def test_a_record_that_is_missing_stale_incomplete_or_against_the_rule_is_refused(

@@ -56,6 +56,19 @@ def test_a_file_is_read_as_its_commands_write_it(
     assert found.get("fsdp_offload") == offload
 
 
+@pytest.mark.parametrize(
+    ("more", "parallel"), [("", "ddp"), ("# END_OF_FILE\n", "ddp"), ("END_OF_FILE\nrm run.yaml\n", None)]
+)
+def test_a_text_that_a_program_writes_ends_where_the_program_ends_it(
+    tmp_path: Path, more: str, parallel: str | None
+) -> None:
+    text = f"distributed_type: MULTI_GPU\nnum_processes: 4\n{more}"
+    writes = f"with open('run.yaml', 'w') as file:\n    file.write({text!r})\n"
+    program = f"import subprocess\n{writes}subprocess.run({ACCELERATE!r}, shell=True)\n"
+    found = facts(tmp_path, program, "launch.py")
+    assert found.get("parallel") == parallel
+
+
 def test_a_temporary_file_is_the_one_that_was_written(tmp_path: Path) -> None:
     launch = ACCELERATE.replace("run.yaml", "$FILE")
     script = f"N=8\nFILE=$(mktemp a.XXXX.yaml)\nOTHER=$(mktemp b.XXXX.yaml)\ncat > $FILE <<EOF\n{FSDP}EOF\n"
