@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from envcheck.atlas.given_names import GivenAttribute, GivenNames, given_names
 from envcheck.atlas.members import ClassMembers, ModuleMembers, module_members
-from envcheck.atlas.raised_messages import RaisedMessage, raised_messages
+from envcheck.atlas.raised_messages import RaisedMessage, raised_messages, shortened
 from envcheck.atlas.reader import PackageReader
 from envcheck.atlas.release import PublishedRelease
 from envcheck.commands.harvest.store import ReleaseStore
@@ -327,6 +327,9 @@ _MOST_PLACES = 6
 
 _SHORTEST_KEYWORD = 6
 
+_MOST_RAISING = 3
+"""Places that raise one message, of which each gets a row."""
+
 _ROOTS = frozenset({"Parameter", "Linear", "TrainingArguments"})
 """Classes of which libraries expect derived ones, with attributes that the plain ones lack."""
 
@@ -423,27 +426,37 @@ def _parse(data: bytes, *, raises: bool, members: bool, given: bool) -> _File:
 
 
 def raised_rows(package: _Package) -> Iterator[RaisedRow]:
-    """Yield a package's messages, each where its newest release raises it."""
+    """Yield a package's messages, each at the places where its newest release raises it.
+
+    A message with many places has a row for each of the first ones alone.
+    """
     releases: dict[tuple[str, str], set[str]] = {}
-    newest: dict[tuple[str, str], tuple[str, RaisedMessage]] = {}
+    newest: dict[tuple[str, str], tuple[str, dict[tuple[str, str], RaisedMessage]]] = {}
     for label in package.labels:
         for path, file in package.files[label].items():
             for message in file.raised:
                 key = (message.exception, message.template)
                 releases.setdefault(key, set()).add(label)
-                newest[key] = (path, message)
-    for key, (path, message) in newest.items():
-        if releases[key] & package.recent and not path.startswith(_UNKEPT):
-            spans = spans_of(releases[key], package.labels)
-            yield RaisedRow(
-                package.name,
-                path,
-                message.function,
-                spans,
-                message.exception,
-                message.condition,
-                message.template,
-            )
+                if key not in newest or newest[key][0] != label:
+                    newest[key] = (label, {})
+                newest[key][1].setdefault((path, message.condition), message)
+    kept = {
+        (key, path): message
+        for key, (_, places) in newest.items()
+        for (path, _), message in [*places.items()][:_MOST_RAISING]
+        if releases[key] & package.recent and not path.startswith(_UNKEPT)
+    }
+    templates = shortened(key for key, _ in kept)
+    for (key, path), message in kept.items():
+        yield RaisedRow(
+            package.name,
+            path,
+            message.function,
+            spans_of(releases[key], package.labels),
+            message.exception,
+            message.condition,
+            templates[key],
+        )
 
 
 # --- members ----------------------------------------------------------------------------------------

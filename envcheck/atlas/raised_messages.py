@@ -12,8 +12,11 @@ from envcheck.knowledge.raised import CHECKS
 _LONGEST_CONDITION = 60
 """Characters of a condition. A longer one is cut."""
 
-_LONGEST_TEMPLATE = 60
+_LONGEST_TEMPLATE = 120
 """Characters of a message. What follows says no more about which message it is."""
+
+_SHORT_TEMPLATE = 60
+"""Characters of a message that begins as no other one of its package does."""
 
 _LEAST_LETTERS = 18
 """Letters in the fixed parts of a message. With fewer, other messages would match by chance."""
@@ -88,7 +91,7 @@ def _of_statement(statement: ast.stmt, scope: _Scope) -> Iterator[RaisedMessage]
     elif isinstance(statement, ast.Match):
         for case in statement.cases:
             pattern = f"{_source(statement.subject)} is {ast.unparse(case.pattern)}"
-            yield from _of_block(case.body, scope.under(f"if {_cut(pattern)}"))
+            yield from _of_block(case.body, scope.under(f"if {_cut(pattern, _LONGEST_CONDITION)}"))
     else:
         yield from _of_simple_statement(statement, scope)
 
@@ -136,8 +139,7 @@ def _keep_text(target: ast.expr, value: ast.expr, scope: _Scope) -> None:
 def _message(exception: str, argument: ast.expr, condition: str, scope: _Scope) -> Iterator[RaisedMessage]:
     text = _text(argument, scope.texts).strip()
     template = _PLACES.sub(_PLACE, " ".join(text.split("\n", 1)[0].split()))
-    if len(template) > _LONGEST_TEMPLATE:
-        template = f"{template[: _LONGEST_TEMPLATE - 1]}{CUT}"
+    template = _cut(template, _LONGEST_TEMPLATE)
     letters = sum(character.isalpha() for character in template)
     if letters >= _LEAST_LETTERS and len(template.split()) > 2:  # noqa: PLR2004 - a word or two say too little
         yield RaisedMessage(exception, template, scope.function, condition)
@@ -173,8 +175,23 @@ def _last_name(node: ast.expr) -> str:
 
 
 def _source(node: ast.expr) -> str:
-    return _cut(" ".join(ast.unparse(node).split()))
+    return _cut(" ".join(ast.unparse(node).split()), _LONGEST_CONDITION)
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= _LONGEST_CONDITION else f"{text[: _LONGEST_CONDITION - 1]}{CUT}"
+def _cut(text: str, longest: int) -> str:
+    return text if len(text) <= longest else f"{text[: longest - 1]}{CUT}"
+
+
+def shortened(messages: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:
+    """Return a shorter template for each exception and template of a package.
+
+    Two that begin alike stay as they are: one row for both would give one the condition of the other.
+    """
+    alike: dict[tuple[str, str], set[str]] = {}
+    for exception, template in messages:
+        alike.setdefault((exception, _cut(template, _SHORT_TEMPLATE)), set()).add(template)
+    return {
+        (exception, template): short if len(templates) == 1 else template
+        for (exception, short), templates in alike.items()
+        for template in templates
+    }

@@ -259,9 +259,9 @@ def none_in(raised: Raised) -> str:
     if found["unpacked"]:
         shown = [f"{call}()" for call in re.findall(r"(?<![=!<>])= ?([A-Za-z_][\w.]*)\(", raised.source)]
     elif found["name"]:
-        shown = re.findall(rf"{_EXPRESSION}\.{re.escape(found['name'])}\b", raised.source)
+        shown = _owners(found["name"], raised.source)
     elif found["not"] == "subscriptable":
-        shown = [raised.marked] if raised.marked else re.findall(rf"{_EXPRESSION}\[", raised.source)
+        shown = _subscripted(raised)
     elif found["not"] == "iterable":
         shown = [one for form in _WALKED for one in re.findall(form.format(_EXPRESSION), raised.source)]
     elif found["measured"]:
@@ -275,6 +275,24 @@ def none_in(raised: Raised) -> str:
     return shown[0] if len({*shown}) == 1 else ""
 
 
+def _owners(name: str, source: str) -> list[str]:
+    """Return the expressions that a line asks for an attribute; none if it asks what a call returns as well.
+
+    Of `a.get("x").get("y")`, either object may lack `get`.
+    """
+    attribute = rf"\.{re.escape(name)}\b"
+    shown = re.findall(_EXPRESSION + attribute, source)
+    return shown if len(shown) == len(re.findall(attribute, source)) else []
+
+
+def _subscripted(raised: Raised) -> list[str]:
+    """Return the expression that a line subscripts; none if it does so several times without a mark."""
+    if raised.marked:
+        return [raised.marked]
+    shown = re.findall(rf"{_EXPRESSION}\[", raised.source)
+    return shown if len(re.findall(r"[\w)\]]\[", raised.source)) == 1 else []
+
+
 def _operand_that_is_none(found: re.Match[str], source: str) -> list[str]:
     """Return the operand that a message calls NoneType, if the line has its operator once."""
     operator = rf"(?<![*/<>=!+-]){re.escape(found['operator'] or found['compared'])}(?![*/=<>])"
@@ -284,6 +302,47 @@ def _operand_that_is_none(found: re.Match[str], source: str) -> list[str]:
         return []
     shown = sides[1] if found["left"] == "NoneType" else sides[2]
     return [shown] if shown and "NoneType" in (found["left"], found["right"]) else []
+
+
+_WRONG_TYPE = re.compile(
+    r"'(?P<owner>str|int|float|list|dict|tuple|set|bool|bytes)' object (?:has no attribute '(?P<name>\w+)'"
+    r"|is not (?P<not>subscriptable|iterable|callable))"
+    r"|(?P<indexed>list|tuple|string) indices must be integers"
+    r"|argument of type '(?P<searched>int|float|bool)' is not (?:iterable|a container or iterable)"
+    r"|object of type '(?P<measured>int|float|bool)' has no len\(\)"
+)
+"""Messages of Python on a value of one of its own types, where another type is needed."""
+
+_TYPES = {"string": "str"}
+
+
+def value_of_wrong_type(event: Event) -> tuple[str, str]:
+    """Return the expression whose value has a type that its line has no use for, and the type.
+
+    Both are empty if the line of code does not tell for certain which expression is meant.
+    """
+    for raised in event.exceptions:
+        found = _WRONG_TYPE.match(raised.message)
+        if found is not None and raised.source:
+            shown = {*_of_wrong_type(found, raised)}
+            kind = found["owner"] or found["indexed"] or found["searched"] or found["measured"]
+            return (shown.pop(), _TYPES.get(kind, kind)) if len(shown) == 1 else ("", "")
+    return "", ""
+
+
+def _of_wrong_type(found: re.Match[str], raised: Raised) -> list[str]:
+    """Return the expressions of a line that a message on a wrong type may be about."""
+    if found["name"]:
+        return _owners(found["name"], raised.source)
+    if found["indexed"] or found["not"] == "subscriptable":
+        return _subscripted(raised)
+    if found["searched"]:
+        return re.findall(rf"\bin {_EXPRESSION}(?=[:\s)\]]|$)", raised.source)
+    if found["measured"]:
+        return re.findall(rf"\blen\({_EXPRESSION}\)", raised.source)
+    if found["not"] == "iterable":
+        return [one for form in _WALKED for one in re.findall(form.format(_EXPRESSION), raised.source)]
+    return [raised.marked] if raised.marked else re.findall(rf"{_EXPRESSION}\(", raised.source)
 
 
 _OF_SETTINGS = re.compile(

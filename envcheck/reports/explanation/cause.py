@@ -14,7 +14,12 @@ from envcheck.logs.environment import OF_NVIDIA
 from envcheck.logs.environment_match import EnvironmentMatch
 from envcheck.logs.events import FailureForm, without_wrapper
 from envcheck.logs.installed import installed_already
-from envcheck.logs.library_questions import asserted, expression_that_is_none, setting_that_is_none
+from envcheck.logs.library_questions import (
+    asserted,
+    expression_that_is_none,
+    setting_that_is_none,
+    value_of_wrong_type,
+)
 from envcheck.logs.own_code import own_code
 from envcheck.reports import code_conditions
 from envcheck.reports.explanation.known import (
@@ -124,10 +129,16 @@ def _general_lines(cause: Cause) -> Iterator[str]:
         yield f"    advice  {cause.event.general.advice}"
 
 
+_ARTICLES = {"int": "an"}
+
+
 def _none_lines(cause: Cause) -> Iterator[str]:
     """Yield which expression is None, and what to do if it is a setting that has no value."""
     if none := expression_that_is_none(cause.event):
         yield f"    None is {none}"
+    expression, kind = value_of_wrong_type(cause.event)
+    if expression:
+        yield f"    type    {expression} is {_ARTICLES.get(kind, 'a')} {kind}"
     if cause.kind == "setting" and (setting := setting_that_is_none(cause.event)):
         meant = "set it (an empty list or dictionary, if that is meant)"
         yield (

@@ -6,7 +6,7 @@ from textwrap import dedent
 import pytest
 
 from envcheck.atlas.members import module_members
-from envcheck.atlas.raised_messages import RaisedMessage, raised_messages
+from envcheck.atlas.raised_messages import CUT, RaisedMessage, raised_messages, shortened
 
 
 def messages(source: str) -> list[RaisedMessage]:
@@ -81,7 +81,7 @@ def test_a_long_message_is_cut() -> None:
     (found,) = messages(f"raise ValueError('{'word ' * 60}')")
 
     assert found.template.endswith("…")
-    assert len(found.template) == 60
+    assert len(found.template) == 120
 
 
 def test_members_of_classes_and_parameters_of_functions() -> None:
@@ -104,3 +104,13 @@ def test_members_of_classes_and_parameters_of_functions() -> None:
     assert config.attributes == {"loss", "__init__", "model"}  # made by __init__
     assert config.methods == {"__init__": "self, model, *, beta=, **kwargs"}
     assert members.functions == {"load": "path, revision="}
+
+
+def test_a_template_is_shortened_unless_another_one_begins_alike() -> None:
+    long = "Expected parameter `{}` of type torch.Tensor in a group whose ranks agree"
+    other = "Expected parameter `{}` of type torch.Tensor in a group whose sizes agree"
+    alone = "Another message which is longer than what is needed to tell it from the others"
+    short = shortened([("TypeError", long), ("TypeError", other), ("TypeError", alone)])
+    assert short["TypeError", long] == long
+    assert short["TypeError", other] == other
+    assert short["TypeError", alone] == f"{alone[:59]}{CUT}"
