@@ -192,6 +192,8 @@ _RAISED: Mapping[str, tuple[str, ...]] = {
         ),
         *("vllm/attention/selector", "vllm/device_allocator/", "vllm/entrypoints/openai/cli", "vllm/utils"),
         *("vllm/distributed/utils", "vllm/model_executor/layers/quantization/base", "vllm/usage/"),
+        *("vllm/entrypoints/openai/", "vllm/entrypoints/chat_utils", "vllm/entrypoints/utils"),
+        *("vllm/v1/engine/async_llm", "vllm/v1/engine/core_client"),
     ),
     "wandb": ("wandb/sdk/wandb_init", "wandb/sdk/wandb_login", "wandb/sdk/wandb_settings", "wandb/sdk/lib/"),
     "xformers": ("xformers/ops/",),
@@ -208,6 +210,8 @@ _UNRAISED = (
         "unsloth/models/diffus",
     ),
     *("transformers/modeling_flax", "transformers/image_transforms", "unsloth/kernels/moe"),
+    *("vllm/entrypoints/openai/tool_parsers", "vllm/entrypoints/openai/realtime"),
+    *("vllm/entrypoints/openai/speech_to_text", "vllm/entrypoints/openai/responses"),
 )
 
 _UNKEPT = (
@@ -249,6 +253,10 @@ _MEMBERS: Mapping[str, tuple[str, ...]] = {
         "datasets/features/",
     ),
     "deepspeed": ("deepspeed/runtime/engine", "deepspeed/runtime/zero/", "deepspeed/runtime/config"),
+    "lightning": (
+        *("lightning/fabric/fabric", "lightning/pytorch/trainer/trainer", "lightning/pytorch/core/module"),
+        *("lightning/pytorch/strategies/strategy", "lightning/pytorch/callbacks/callback"),
+    ),
     "llamafactory": ("llamafactory/hparams/", "llamafactory/train/"),
     "ms-swift": ("swift/llm/argument/", "swift/trainers/", "swift/arguments/", "swift/rlhf_trainers/"),
     "openrlhf": ("openrlhf/trainer/", "openrlhf/models/", "openrlhf/datasets/"),
@@ -273,7 +281,12 @@ _MEMBERS: Mapping[str, tuple[str, ...]] = {
     "unsloth": ("unsloth/models/", "unsloth/trainer"),
     "unsloth-zoo": ("unsloth_zoo/loss_utils", "unsloth_zoo/training_utils", "unsloth_zoo/vllm_utils"),
     "verl": ("verl/workers/", "verl/trainer/", "verl/protocol"),
-    "vllm": ("vllm/sampling_params", "vllm/entrypoints/llm", "vllm/lora/request", "vllm/engine/arg_utils"),
+    "vllm": (
+        *("vllm/sampling_params", "vllm/entrypoints/llm", "vllm/lora/request", "vllm/engine/arg_utils"),
+        *("vllm/entrypoints/openai/serving_", "vllm/entrypoints/openai/cli_args", "vllm/engine/async_llm"),
+        *("vllm/entrypoints/openai/api_server", "vllm/v1/engine/async_llm", "vllm/v1/engine/llm_engine"),
+        *("vllm/entrypoints/openai/chat_completion/serving", "vllm/entrypoints/openai/models/"),
+    ),
 }
 """Beginnings of the paths whose classes and functions are kept, by package: what others call or inherit."""
 
