@@ -32,6 +32,7 @@ LOG_TABLES = frozenset(
     {"trigger", "progress", "log_prefix", "log_fact", "log_listing", "log_command", "log_platform"}
     | {"list_label", "list_of_others", "written_name"}
     | {"failure_line", "failure_message", "exception_meaning", "general_meaning", "ending", "import_name"}
+    | {"published_module", "repository_folder"}
     | {"library_copy", "class_family", "handed_to_forward", "carries_out", "caught", "model_server"}
 )
 """Tables that say how to read logs. Their evidence is the logs under tests/data."""

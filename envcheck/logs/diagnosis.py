@@ -103,6 +103,7 @@ class Diagnosis(NamedTuple):
     survived: tuple[Cause, ...] = ()
     matches: tuple[Match, ...] = ()
     partial: tuple[Match, ...] = ()
+    remarked: tuple[Cause, ...] = ()
 
     @property
     def failed(self) -> bool:
@@ -129,6 +130,10 @@ def diagnose(
     failures = _without_last_words(failures, log)
     before_end = [failure for failure in failures if failure.event.again <= log.completed]
     failures = [failure for failure in failures if failure not in before_end]
+    remarked = tuple(Cause(event, "open") for event in log.events if event.form and event.form.remark)
+    if remarked and all(failure.event in [one.event for one in remarked] for failure in failures):
+        survived = tuple(cause for cause in before_end if cause.event.what != "stated")
+        return Diagnosis(None, survived=survived, matches=matches, partial=partial, remarked=remarked)
     follows = [failure for failure in failures if failure.kind == "consequence"]
     causes = [failure for failure in failures if failure.kind != "consequence"]
     follows += (aborts := [cause for cause in causes if _is_end_by_watchdog(cause, follows)])
@@ -142,7 +147,11 @@ def diagnose(
             _passage_cause(log, matches, failed=first is not None) or _error_of_a_tool(first, causes) or first
         )
     elif _is_cut(first):
-        first = _passage_cause(log, _right_above(first, matches), failed=True) or first
+        first = (
+            _passage_cause(log, _right_above(first, matches), failed=True)
+            or _exception_above(first, causes)
+            or first
+        )
     of_before = tuple(cause for cause in before_end if cause.event.what != "stated")
     if first is None:
         return Diagnosis(None, tuple(follows), survived=of_before, matches=matches, partial=partial)
@@ -486,6 +495,16 @@ def _closes_a_build(cause: Cause) -> bool:
     """Return whether a cause only reports that a process or a build failed, in an exception or in a line."""
     by_line = cause.match is None and cause.event.form is not None and cause.event.form.closing
     return by_line or _says_only_that_it_failed(cause)
+
+
+def _exception_above(first: Cause, causes: Iterable[Cause]) -> Cause | None:
+    """Return the exception that a line right above a traceback names, whose own end the log leaves out."""
+    for cause in causes:
+        near = 0 < first.event.first - cause.event.last <= _LINES_ABOVE
+        near = near or 0 < first.event.first - cause.event.first <= _LINES_ABOVE
+        if near and cause.event.what == "stated" and cause.event.exceptions:
+            return cause
+    return None
 
 
 def _error_of_a_tool(first: Cause | None, causes: Iterable[Cause]) -> Cause | None:

@@ -45,7 +45,8 @@ class FailureForm(NamedTuple):
     `aside` marks what a run may print without failing: it counts only if nothing else in the log failed.
     `closing` marks what only reports that a build failed, whose reason another line tells. `telling` says
     that the meaning tells more at first sight than the line. `last` marks what counts only at a log's end.
-    `heading` marks a line whose message stands in the lines below it.
+    `heading` marks a line whose message stands in the lines below it. `remark` marks what a run prints that
+    goes on in vain: if nothing else failed, it is a remark on the run, not a failure.
     """
 
     kind: str = "unknown"
@@ -56,6 +57,7 @@ class FailureForm(NamedTuple):
     telling: bool = False
     last: bool = False
     heading: bool = False
+    remark: bool = False
 
 
 class Event(NamedTuple):

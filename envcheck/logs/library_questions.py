@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from envcheck.core.sanitize import hide_secrets
 from envcheck.logs.events import Event, Frame, Raised, without_wrapper
+from envcheck.logs.own_code import is_pythons_own
 
 _ATTRIBUTE = re.compile(
     r"(?:(?:type object )?'(?P<owner>\w+)'(?: object)?|(?P<class>[A-Z]\w+)) has no attribute "
@@ -231,6 +232,12 @@ _REFUSES = re.compile(
 """Words of a message that reports a failure."""
 
 
+def _begins_so(message: str, text: str) -> bool:
+    """Return whether a message begins as a text whose values are `…`."""
+    begin = text.strip().partition("…")[0]
+    return len(begin) > 1 and message.strip().startswith(begin)
+
+
 def composed_message(event: Event) -> str:
     """Return the message of which the line that failed was to be made, with `…` for its values.
 
@@ -241,6 +248,8 @@ def composed_message(event: Event) -> str:
     if found is None or "{" not in found["text"]:
         return ""
     text = _HOLE.sub("…", found["text"])
+    if first is not None and _begins_so(first.message, text):  # it was written, and this is it
+        return ""
     return hide_secrets(text.strip()) if _REFUSES.search(text) else ""
 
 
@@ -248,7 +257,33 @@ def expression_that_is_none(event: Event) -> str:
     """Return the expression that is None, as the line of code shows it; empty if that is not certain."""
     of_none = (raised for raised in event.exceptions if raised.source and _NONE.match(raised.message))
     first = next(of_none, None)
-    return none_in(first) if first is not None else ""
+    none = none_in(first) if first is not None else ""
+    if first is not None and first.place is not None and none.isidentifier():
+        return _given_by_caller(none, first.place, event.text) or none
+    return none
+
+
+_FRAME_WITH_SOURCE = re.compile(
+    r'^ *File "(?P<file>[^"\n]{1,1000})", line (?P<line>\d+), in [^\n]{1,300}\n +(?P<source>\S[^\n]{0,500})$',
+    re.MULTILINE,
+)
+_ONLY_ARGUMENT = re.compile(r"\w\((?:\w+=)?([A-Za-z_][\w.]*)\)$")
+
+
+def _given_by_caller(name: str, place: Frame, text: str) -> str:
+    """Return the only argument of the call that led into Python's own file; empty if that is not certain.
+
+    There the name is one of Python's, which tells nobody what they left out.
+    """
+    if not is_pythons_own(place.file):
+        return ""
+    frames = [*_FRAME_WITH_SOURCE.finditer(text)]
+    inner = [at for at, one in enumerate(frames) if (one["file"], int(one["line"])) == place[:2]]
+    if len(inner) != 1 or not inner[0]:
+        return ""
+    caller = frames[inner[0] - 1]
+    found = _ONLY_ARGUMENT.search(caller["source"])
+    return found[1] if found and found[1] != name and not is_pythons_own(caller["file"]) else ""
 
 
 def none_in(raised: Raised) -> str:

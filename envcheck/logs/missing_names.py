@@ -14,7 +14,7 @@ from envcheck.core.facts import normalised, package_key, package_name
 from envcheck.core.rules import Atlas, Matrix, Rule
 from envcheck.knowledge.atlas_rules import who_has_it
 from envcheck.knowledge.names import InReleases, Presence
-from envcheck.logs.events import Event, Frame
+from envcheck.logs.events import Event, Frame, Raised
 from envcheck.logs.own_code import checked_out, own_code
 
 _FOLDERS = ("site-packages/", "dist-packages/")
@@ -71,6 +71,9 @@ class MissingName(NamedTuple):
     `asks` it is only known that its lazy import failed: a package that it imports may be the one that asks.
     `unpickled` says that the module is that of an object which was read from another process or a file.
     `tree` is the folder from which a half imported package comes, if it is none of installed packages.
+    `of_package_file` says that the message names the `__init__.py` of the module, and an `__init__.py` of the
+    same package asks for the name. `of_command` is the command whose file, which an installer wrote, cannot
+    import its own package.
     `built` says that a package is built from its source, and that the code of the build needs the module.
     """
 
@@ -91,6 +94,8 @@ class MissingName(NamedTuple):
     unpickled: bool = False
     tree: str = ""
     built: bool = False
+    of_package_file: bool = False
+    of_command: str = ""
 
     @property
     def plain_word(self) -> bool:
@@ -148,6 +153,8 @@ def missing_name(event: Event, tables: Mapping[str, Sequence[Mapping[str, Any]]]
                 file = missing.file if _is_beside_script(missing, event.text) else ""
                 handed = _handed(raised.source, found["name"]) if kind == "argument" else ""
                 return missing._replace(
+                    of_package_file=_is_of_package_file(raised.place, missing),
+                    of_command=_command_without_package(raised, missing),
                     own=own,
                     attribute=pattern is _ATTRIBUTE,
                     file=file,
@@ -217,7 +224,30 @@ def _is_beside_script(missing: MissingName, text: str) -> bool:
     return folder is not None and re.search(rf'"{re.escape(folder[1])}[\w.-]+\.py", line', text) is not None
 
 
+_INIT = "/__init__.py"
+
+
+def _is_of_package_file(place: Frame | None, missing: MissingName) -> bool:
+    """Return whether a package's own `__init__.py` asks for a name that a part of it, by its file, lacks."""
+    asker = place.file.replace("\\", "/") if place is not None else ""
+    inside = missing.file.replace("\\", "/").endswith(_INIT) and "." in missing.module
+    root = missing.module.partition(".")[0]
+    return inside and missing.kind == "name" and asker.endswith(f"/{root}{_INIT}")
+
+
 _COMMAND = re.compile(r"/bin/[\w-]+$")
+_COMMAND_OF_WINDOWS = re.compile(r"/Scripts/(?P<name>[\w-]+)\.exe/__main__\.py$", re.IGNORECASE)
+
+
+def _command_without_package(raised: Raised, missing: MissingName) -> str:
+    """Return the command whose file an installer wrote, if its line imports the package that is missing."""
+    if missing.kind != "module" or raised.place is None or missing.module != missing.module.partition(".")[0]:
+        return ""
+    file = raised.place.file.replace("\\", "/")
+    found = _COMMAND_OF_WINDOWS.search(file)
+    name = found["name"] if found else file.rpartition("/")[2] if _COMMAND.search(file) else ""
+    imports = re.match(rf"from {re.escape(missing.module)}(?:\.\w+)* import \w+$", raised.source)
+    return name if imports else ""
 
 
 def _is_command_of(place: Frame | None, module: str) -> bool:

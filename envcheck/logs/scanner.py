@@ -38,7 +38,9 @@ class Scanner:
         self.reader = LineReader(patterns)
         self._words = patterns.words
         # Only letters are compared first: at most half of a training log is letters, so less is searched.
-        self._words_by_letters = [(word.translate(_LOWER, _NO_LETTER), word) for word in patterns.words]
+        by_letters = [(word.translate(_LOWER, _NO_LETTER), word) for word in patterns.words]
+        self._words_by_letters = [(letters, word) for letters, word in by_letters if letters]
+        self._words_without = [word for letters, word in by_letters if not letters]  # of other scripts
         self._rest = b""  # the end of the last chunk
         self._scanned = 0  # bytes of the rest that were searched already, kept as context
         self._given = 0  # bytes of the rest that the reader has
@@ -104,6 +106,8 @@ class Scanner:
         overlap = at if at_line_start else max(at - _LONGEST_WORD, self._given, self._scanned)
         letters = data[overlap:stop].translate(_LOWER, _NO_LETTER)
         words = [word for word_letters, word in self._words_by_letters if word_letters in letters]
+        if not data.isascii():
+            words += [word for word in self._words_without if data.find(word, overlap, stop) >= 0]
         if any(word in letters for word in self._progress_words):
             first = self._line_at(data, at)
             self._add_progress(first, data.count(b"\n", at, stop))

@@ -362,4 +362,5 @@ def _form(row: Mapping[str, Any]) -> FailureForm:
         telling=row.get("telling", False),
         last=row.get("last", False),
         heading=row.get("heading", False),
+        remark=row.get("remark", False),
     )

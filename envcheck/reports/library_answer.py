@@ -37,7 +37,9 @@ class LibraryAnswer(NamedTuple):
     that does not have. `calling` is the package whose line calls a function with other arguments than it
     takes. `other_model` is the type of model whose code got the configuration of another. `composes` is the
     message that the failing line was to make. `handed` is what it means, and what to do, that transformers
-    hands a keyword to a model's `forward`. `home` is the only package that has the class `home_class`.
+    hands a keyword to a model's `forward`. `home` is the only package that has the class `home_class`, and
+    `home_own` says that code of a project asks it. `late` says that the attribute is set in a method that
+    may not have run yet.
     `repository_class` is a class of a model that no library has which was read, but the model's repository.
     """
 
@@ -69,6 +71,8 @@ class LibraryAnswer(NamedTuple):
     home: str = ""
     home_class: str = ""
     repository_class: str = ""
+    home_own: bool = False
+    late: bool = False
 
     @property
     def having(self) -> tuple[Membership, ...]:
@@ -216,7 +220,11 @@ def _given_lines(library: LibraryAnswer) -> Iterator[str]:
         yield f"    set by  {place.package} {place.releases}: {place.file} in {place.function}"
         if place.condition:
             yield f"    when    {place.condition}"
-    if of_some_releases(library.places) and library.places:
+    if library.late:
+        place = library.places[0]
+        older = f"if {place.package} is an older release here, upgrade it. Otherwise " * place.since
+        yield f"    advice  {older}{_ON_LATE.format(place.function.rpartition('.')[2])}"
+    elif of_some_releases(library.places) and library.places:
         yield f"    advice  install {library.places[0].package} in one of these releases"
     elif library.places:
         yield "    advice  only objects that went through there have it: go that way, or meet its condition"
@@ -237,7 +245,8 @@ def _fault_lines(library: LibraryAnswer) -> Iterator[str]:
         (library.calling, _OF_CALLING, _ON_CALLING),
         (library.other_model, _OF_OTHER_MODEL, _ON_OTHER_MODEL),
         (library.composes, _OF_COMPOSING, _ON_COMPOSING),
-        (library.home, _OF_HOME, _ON_HOME),
+        ("" if library.home_own else library.home, _OF_HOME, _ON_HOME),
+        (library.home if library.home_own else "", _OF_HOME_OWN, _ON_HOME_OWN),
         (library.repository_class, _OF_REPOSITORY, _ON_REPOSITORY),
         (library.handed[0], "{0}", library.handed[1]),
     ):
@@ -284,6 +293,19 @@ _OF_HOME = (
 _ON_HOME = (
     "Compare the installed {0} (pip show {0}) with what the calling package requires, and take the release "
     "of {0} that it was made for, or a newer one of the caller"
+)
+_OF_HOME_OWN = (
+    "{1} is a class of {0}, and the line of the project expects another one: a class of its own, or {0}'s of "
+    "another release"
+)
+_ON_HOME_OWN = (
+    "Look where the object is made: if a class of {0} that wraps or joins others stands there, ask the "
+    "object inside it, or give the wrapper what the line asks for; or switch off the option that leads to "
+    "this line. If the project names a release of {0}, install that"
+)
+_ON_LATE = (
+    "the object has it only once {0}() has run, of which the log shows no frame: let that run first, or "
+    "leave out what asks before, such as an evaluation before the training (eval_on_start)"
 )
 _OF_REPOSITORY = (
     "{0} is no class of transformers: the model's repository brings it (trust_remote_code), or a project "

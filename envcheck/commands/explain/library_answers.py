@@ -79,7 +79,9 @@ def _of_home(event: Event, endings: tuple[str, ...], servers: AbstractSet[str]) 
     homes |= {package for package, text in texts_in("members").items() if f"\n[{owner}" in text}
     if owner.endswith(endings) and homes and homes <= servers:
         return LibraryAnswer(repository_class=owner)
-    return LibraryAnswer(home=homes.pop(), home_class=owner) if len(homes) == 1 else None
+    place = attribute.place if attribute else call.place if call else None
+    own = own_code(place)
+    return LibraryAnswer(home=homes.pop(), home_class=owner, home_own=own) if len(homes) == 1 else None
 
 
 def _on_call_or_caller(
@@ -139,6 +141,8 @@ def _of_published_code(
         asks = missing_names.package_of(attribute.place, distributions)
         families = {row["ending"]: row for row in tables.get("class_family", ())}
         found = _on_attribute(attribute, asks, named, families, inventory)
+        if found is not None and _is_set_late(found, cause.event):
+            found = found._replace(late=True)
         common = tuple(ending for ending, row in families.items() if row.get("common"))
         if found is not None and attribute.owner.endswith(common):
             found = found._replace(unsure=_is_known_by_its_ending(attribute, found.members, named | {asks}))
@@ -171,6 +175,21 @@ def _beside_signature(cause: Cause, distributions: Mapping[str, str]) -> Library
     name = library_questions.undefined_name(cause.event)
     found = _on_name(name, distributions) if name is not None else None
     return found if found is not None and found.defined else None
+
+
+_MAKERS = frozenset({"__init__", "__post_init__", "__new__", "setup", "from_pretrained"})
+"""Functions that have run before anybody gets the object."""
+
+
+def _is_set_late(found: LibraryAnswer, event: Event) -> bool:
+    """Return whether a method sets an attribute while it runs, and the log shows no frame of it.
+
+    Then the attribute may be missing because that method had not run yet, whatever the release.
+    """
+    methods = {place.function.rpartition(".")[2] for place in found.places if place.own}
+    if not methods or len(methods) < len({place.function for place in found.places}) or methods & _MAKERS:
+        return False
+    return not any(re.search(rf"\bin {re.escape(name)}$", event.text, re.MULTILINE) for name in methods)
 
 
 _OF_MODEL = re.compile(r"/transformers/models/(?P<type>\w+)/modeling_\w+\.py$")
@@ -231,7 +250,8 @@ def with_kind(cause: Cause, library: LibraryAnswer) -> Cause:
     if library.optional:
         return cause._replace(kind="missing")
     if library.places:
-        return cause._replace(kind="version" if of_some_releases(library.places) else "unset")
+        later = of_some_releases(library.places)
+        return cause._replace(kind=("open" if library.late else "version") if later else "unset")
     if library.refused or library.derived or library.classes or library.other_model:
         return cause._replace(kind="setting")
     alone = len(cause.event.exceptions) == 1  # else the one before it says why

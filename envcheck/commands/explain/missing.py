@@ -35,10 +35,11 @@ def with_kind_of_missing(cause: Cause, missing: MissingAnswer) -> Cause:
     between_packages = bool(name.asks and name.lacks and name.asks != name.lacks)
     if (kind := _kind_by_import(cause, missing)) is not None:
         return cause._replace(kind=kind)
-    if missing.is_of_another_python and not name.built:
+    if missing.of_repository or (missing.is_of_another_python and not name.built):
         return cause._replace(kind="open")
     if name.kind == "module" and not name.installed:
-        return cause._replace(kind="missing") if name.asks or name.built or missing.is_known else cause
+        told = name.asks or name.built or name.of_command or missing.is_known
+        return cause._replace(kind="missing") if told else cause
     known_to_differ = bool(missing.rules or missing.ranges)
     if _may_be_another_module(name) and not known_to_differ:
         return cause._replace(kind="unknown")
@@ -98,6 +99,7 @@ def missing_answer(
     published = {
         normalised(row["package"]) for name in ("release", "import_name") for row in tables.get(name, ())
     }
+    published |= {normalised(name) for row in tables.get("published_module", ()) for name in row["modules"]}
     read = known.matrix.atlas().releases
     is_known = missing.lacks in published or missing.lacks == "torch" or missing.lacks in read
     is_known = is_known or missing.lacks in library_answers.texts_in("names")
@@ -126,7 +128,19 @@ def missing_answer(
         spelt=_asks_names(missing, names.spelt_in) or "",
         wrote_lines=_wrote_lines(missing, log_text, tables),
         read_since="" if version else _read_since(missing, published_names),
+        of_repository=_is_of_repository(missing, cause, tables),
     )
+
+
+def _is_of_repository(
+    missing: MissingName, cause: Cause | None, tables: Mapping[str, Sequence[Mapping[str, Any]]]
+) -> bool:
+    """Return whether an installed package imports a module that is mostly a folder of its own repository."""
+    place = cause.place if cause is not None else None
+    file = place.file.replace("\\", "/") if place is not None else ""
+    folders = {name for row in tables.get("repository_folder", ()) for name in row["modules"]}
+    of_package = missing.kind == "module" and bool(missing.asks) and "-packages/" in file
+    return of_package and not missing.installed and missing.module.partition(".")[0] in folders
 
 
 def _read_since(missing: MissingName, presence: Presence) -> str:

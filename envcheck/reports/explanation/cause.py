@@ -235,8 +235,18 @@ def _of_platform(form: FailureForm | None, explanation: Explanation) -> FailureF
     """Return what a form shows, without texts on NVIDIA's software if the log is of another platform."""
     if form is None or explanation.platform is None:
         return form
-    means, advice = ("" if OF_NVIDIA.search(text) else text for text in (form.means, form.advice))
+    name = explanation.platform.name
+    means, advice = (_without_nvidia(text, name) for text in (form.means, form.advice))
     return form._replace(means=means, advice=advice)
+
+
+_SENTENCE_ENDS = re.compile(r"(?<=[.;:]) (?=[A-Z])")
+
+
+def _without_nvidia(text: str, platform: str) -> str:
+    """Return a text without the sentences on NVIDIA's software that do not name the platform as well."""
+    sentences = _SENTENCE_ENDS.split(text)
+    return " ".join(one for one in sentences if not OF_NVIDIA.search(one) or platform in one)
 
 
 def requirements_of_installer(cause: Cause) -> tuple[tuple[str, ...], tuple[str, ...]]:

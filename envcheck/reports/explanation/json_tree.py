@@ -50,6 +50,7 @@ def tree(explanation: Explanation) -> dict[str, Any]:
         "consequences": [_cause_tree(one) for one in diagnosis.consequences],
         "survived": [_cause_tree(one) for one in diagnosis.survived],
         "apart": [_cause_tree(one) for one in diagnosis.apart],
+        "remarked": [_cause_tree(one) for one in diagnosis.remarked],
         "matches": [_match_tree(one, explanation) for one in diagnosis.matches],
         "resembles": [_match_tree(one, explanation) for one in diagnosis.partial],
         "facts_from_log": [

@@ -45,17 +45,27 @@ def _advice(answer: MissingAnswer, cause: Cause, explanation: Explanation) -> It
         yield _on_build(missing)
     elif missing.installed:
         yield from _advice_on_part(answer, cause)
-    elif answer.is_of_another_python:
+    else:
+        yield from _advice_on_absent(answer, cause)
+
+
+def _advice_on_absent(answer: MissingAnswer, cause: Cause) -> Iterator[str]:
+    """Yield what to do about a module of which nothing is installed."""
+    missing = answer.missing
+    root = missing.module.partition(".")[0]
+    if answer.is_of_another_python:
         yield (
             "print sys.executable in the run: it is the Python of another environment, or the script starts "
             "one; install it there with that Python's -m pip, or start the program with this one"
         )
-    elif missing.unpickled:
-        yield _ON_UNPICKLED
+    elif answer.of_repository:
+        yield _ON_REPOSITORY.format(missing.asks, root)
+    elif missing.of_command or missing.unpickled:
+        yield _ON_COMMAND if missing.of_command else _ON_UNPICKLED
     elif cause.event.form is not None and cause.event.form.advice:
         return  # which the answer tells: this package is not to be had by its name
     elif missing.kind == "module" and not answer.is_known and not missing.asks:
-        yield _ON_UNKNOWN_MODULE.format(missing.module.partition(".")[0])
+        yield _ON_UNKNOWN_MODULE.format(root)
     elif missing.kind == "module" and answer.is_known:
         windows = bool(cause.place and _DRIVE.match(cause.place.file))
         yield f"install {missing.lacks} into the environment that runs, with its own python -m pip" + (
@@ -104,6 +114,17 @@ _ON_UNKNOWN_MODULE = (
     "if {0} is a folder or a file of the project, start the command in the folder that holds it, or name "
     "that folder in PYTHONPATH (PYTHONPATH=. python …); otherwise install what the project's instructions "
     "name for it: a package of that name on the index may be another one"
+)
+
+_ON_REPOSITORY = (
+    "A package named {1} on the index is another one. Take another release of {0}, whose code may not import "
+    "it, or install {0} from a clone of its repository (python -m pip install -e .) and start there"
+)
+
+_ON_COMMAND = (
+    "The installation is broken: the package was removed, its folder was moved after an installation with "
+    "-e, or the command belongs to another Python (its first line names it). Install it again with the "
+    "Python of this environment (in a checkout: python -m pip install -e ., or uv sync)"
 )
 
 _ON_UNPICKLED = (
@@ -209,6 +230,14 @@ def _advice_on_another_release(answer: MissingAnswer, root: str) -> str:
             "is new, an older one if it was removed; or upgrade what asks for it"
         )
     which = f'see which file is imported: python -c "import {root}; print({root}.__file__)". If it is a '
+    if inside and not answer.is_known and missing.of_package_file:
+        where = f"{missing.module} (its __init__.py)"
+        return (
+            f"look into {where} for the line that imports {missing.name}. If it stands below a `try`, an "
+            "error of that import was passed over, and is the cause: run that import alone in Python to see "
+            "it (mostly a compiled package, such as flash-attn, that was built for another torch). If the "
+            f"line is not there, {root} is of another release or checkout than what asks for the name"
+        )
     if inside and not answer.is_known:
         return (
             f"{which}folder of the project, its checkout lacks the file: pull it; if it is another "
@@ -388,20 +417,29 @@ def _in_every_or_no_release(answer: MissingAnswer, asks: str) -> str:
 
 def _not_installed(answer: MissingAnswer, asks: str) -> str:
     missing = answer.missing
-    if missing.unpickled:
-        return f"an object of the module {missing.module} is read, and this process cannot import that"
+    if said := _why_not_there(answer, asks):
+        return said
     guessed = not answer.is_known and missing.lacks == normalised(missing.module)
     package = "" if guessed or missing.lacks == missing.module else f", of the package {missing.lacks}"
     unknown = "" if answer.is_known or missing.asks else ", if it is not a file of yours"
     named = f"{missing.module}{package}{unknown}"
-    if missing.built and asks in ("", missing.lacks):
-        return f"the build of a package imports {missing.module}, which is not there where it is built"
-    if answer.listed:
-        return (
-            f"{missing.lacks} {answer.listed} is installed, and the Python that ran finds no {missing.module}"
-        )
-    if answer.wrote_lines:
-        return f"{missing.module} wrote lines of this log, and the Python that ran finds no {missing.module}"
     if asks:
         return f"{asks} imports {named}, which is not installed"
     return f"{named}, is not installed" if "," in named else f"{named} is not installed"
+
+
+def _why_not_there(answer: MissingAnswer, asks: str) -> str:
+    """Return what is said of a module that cannot be imported, if more is known than that it is not there."""
+    missing = answer.missing
+    module = missing.module
+    if missing.of_command:
+        return f"the command {missing.of_command} is there, and the Python that runs it finds no {module}"
+    if answer.of_repository:
+        return f"{asks} imports {module}, a folder of its repository that this installation does not have"
+    if missing.unpickled:
+        return f"an object of the module {module} is read, and this process cannot import that"
+    if missing.built and asks in ("", missing.lacks):
+        return f"the build of a package imports {module}, which is not there where it is built"
+    has = f"{missing.lacks} {answer.listed} is installed" if answer.listed else ""
+    has = has or f"{module} wrote lines of this log" * answer.wrote_lines
+    return f"{has}, and the Python that ran finds no {module}" if has else ""

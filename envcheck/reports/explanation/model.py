@@ -39,6 +39,7 @@ class MissingAnswer(NamedTuple):
     cases, and `spelt` is its name of the module if only upper and lower case differ. `wrote_lines` says that
     the package that is said not to be there wrote lines of the log. `read_since` is the first release whose
     names are known, if there are older ones, which may lack what all of these have, or have what none has.
+    `of_repository` says that an installed package imports a folder of a repository, which is in no release.
     """
 
     missing: MissingName
@@ -56,6 +57,7 @@ class MissingAnswer(NamedTuple):
     spelt: str = ""
     wrote_lines: bool = False
     read_since: str = ""
+    of_repository: bool = False
 
     @property
     def is_of_another_python(self) -> bool:

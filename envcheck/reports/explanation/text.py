@@ -102,9 +102,27 @@ def _asks_of_the_same(requirement: str, other: str) -> bool:
 def _headline_without_failure(explanation: Explanation) -> str:
     if explanation.empty:
         return "The log is empty, which says neither that the run failed nor that it ended well."
+    if explanation.diagnosis.remarked:
+        return _remark(explanation)
     if explanation.diagnosis.survived:
         return "No failure ended this run: after those below, it trained to its end."
     return f"No failure found in {'what was read' if explanation.notes else 'this log'}."
+
+
+def _remark(explanation: Explanation) -> str:
+    """Return what is said of a run that nothing ended, and whose loss was lost."""
+    line = explanation.diagnosis.remarked[0].event.first
+    vain = "while it stays so, nothing is learnt"
+    return f"No failure found, but the loss is not a number (line {line}): {vain}."
+
+
+def _remark_lines(explanation: Explanation) -> Iterator[str]:
+    """Yield the line that shows that a run goes on in vain, and what to do about it."""
+    for cause in explanation.diagnosis.remarked[:1]:
+        yield ""
+        yield f"! remark  {place_in_log(cause, explanation.log)}: {event_text(cause)}"
+        if cause.event.form is not None and cause.event.form.advice:
+            yield f"    advice  {cause.event.form.advice}"
 
 
 def _who_has_attribute(explanation: Explanation) -> str:
@@ -129,6 +147,7 @@ def _lines(explanation: Explanation, *, in_full: bool) -> Iterator[str]:
             yield from known_lines(known, explanation, in_full=in_full)
         else:
             yield from cause_lines(diagnosis.cause, explanation, in_full=in_full)
+    yield from _remark_lines(explanation)
     yield from _others(explanation)
     if diagnosis.failed:
         yield from lines_on_versions(explanation)

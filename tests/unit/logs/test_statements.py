@@ -131,10 +131,12 @@ def test_what_the_run_trained_on_after_is_no_failure() -> None:
 
 
 @pytest.mark.parametrize("step", ["{'loss': nan, 'grad_norm': nan, 'epoch': 0.1}", "{'loss': 0.0, 'grad_norm': nan, 'epoch': 0.1}"])  # fmt: skip
-def test_a_loss_that_is_lost_is_a_failure_unless_something_else_failed(step: str) -> None:
+def test_a_loss_that_is_lost_is_a_remark_unless_something_failed(step: str) -> None:
     begin = "{'loss': 2.5, 'grad_norm': 1.0, 'epoch': 0.0}\n"
     lost = diagnosed(f"{begin}{step}\n{step}\n")
-    assert lost.failed
+    assert not lost.failed
+    assert len(lost.remarked) == 1
+    assert not diagnosed(begin * 3).remarked
     traceback = 'Traceback (most recent call last):\n  File "a.py", line 3, in f\nKeyError: 3\n'
     raised = diagnosed(f"{begin}{step}\n{traceback}")
     assert raised.cause is not None
