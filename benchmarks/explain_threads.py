@@ -298,25 +298,25 @@ named (25 to 75 % together, Wilson, 95 %); 4 were unknown, 2 silent, none wrong 
 ones is mended; the other, a loss that is nan while the run goes on, is not: a later one may be a number
 again. `after` has the five that changed.
 
-Sample 44, drawn by trainers and neutral words that a seed chose, of each answer of the search the first
-threads that quote a failure and were in no earlier sample, 2021 to 2026: 35 logs of 35 threads from 28
-repositories; of 9, frames or the last line were completed. Its rows were committed before `explain` ran,
-with the SHA-256 of the expectations and logs:
-54f10aad5d638e79273d8b82f6b980685c7ac31041a1873050e2d10059f6a922. 8 were cured and of 9 more the cause was
-named (33 to 64 % together, Wilson, 95 %); 12 were unknown, 1 hidden, 1 silent, 4 wrong (5 to 26 %). The wrong
-answers: a class of torch that a project's line takes for one of its own was called one of another release, a
-name whose import an `__init__.py` passes over was called a file that is missing, an attribute that a method
-sets while it runs was called one of newer releases, and a path of None a file that is not there. All four are
-mended, the silent and the hidden one too; `after` has the 19 that changed.
+Sample 44, drawn by 30 pairs of a trainer and a neutral word that a seed chose, about half of which were
+worded anew by hand because they found nothing of use, of each answer of the search the first threads that
+quote a failure and were in no earlier sample, 2021 to 2026: 35 logs of 35 threads from 28 repositories; of 9,
+frames or the last line were completed. Its rows were committed before `explain` ran, with the SHA-256 of the
+expectations and logs: 54f10aad5d638e79273d8b82f6b980685c7ac31041a1873050e2d10059f6a922. 8 were cured and of 9
+more the cause was named (33 to 64 % together, Wilson, 95 %); 12 were unknown, 1 hidden, 1 silent, 4 wrong (5
+to 26 %). The wrong answers: a class of torch that a project's line takes for one of its own was called one of
+another release, a name whose import an `__init__.py` passes over was called a file that is missing, an
+attribute that a method sets while it runs was called one of newer releases, and a path of None a file that is
+not there. All four are mended, the silent and the hidden one too; `after` has the 19 that changed.
 
-Sample 45 was drawn in the same way after the mending of sample 44, eight of it from two trainers' trackers:
-15 logs of 15 threads from 9 repositories, 2023 to 2025; of 8, frames or the last line were completed. Its
-rows were committed before `explain` ran, with the SHA-256 of the expectations and logs:
-2d6ed3a8808982dfa34104b9af3768245bf3834dbc10756fde5e360f2cb970cf. 4 were cured and of 6 more the cause was
-named (42 to 85 % together, Wilson, 95 %); 1 was unknown, 1 hidden, 1 silent, 2 wrong (4 to 38 %): a message
-was said to hide the very one that it is, and a value that ends in a carriage return was called misspelt. The
-latter and the hidden one are mended, the former and the silent one are said to be unknown; `after` has the
-six that changed.
+Sample 45 was drawn after the mending of sample 44, by queries worded by hand, nine of it from two trainers'
+trackers, and read before the last of that mending was done: 15 logs of 15 threads from 9 repositories, 2023
+to 2025; of 8, frames or the last line were completed. Its rows were committed before `explain` ran, with the
+SHA-256 of the expectations and logs: 2d6ed3a8808982dfa34104b9af3768245bf3834dbc10756fde5e360f2cb970cf. 4 were
+cured and of 6 more the cause was named (42 to 85 % together, Wilson, 95 %); 1 was unknown, 1 hidden, 1
+silent, 2 wrong (4 to 38 %): a message was said to hide the very one that it is, and a value that ends in a
+carriage return was called misspelt. The latter and the hidden one are mended, the former and the silent one
+are said to be unknown; `after` has the six that changed.
 """
 
 from __future__ import annotations

@@ -55,6 +55,9 @@ _VERBOSE = re.compile(r"\(\?[a-wyz]*x[a-z]*[:)]")
 _FLAGS = re.compile(r"\(\?[a-zA-Z]+\)")
 _GROUP = re.compile(r"\((?:\?(?:P<\w+>|[a-zA-Z-]*:)|(?!\?))")
 _CLASS = re.compile(r"\[\^?\]?(?:\\.|[^\]\\])*\]")
+_CODED = re.compile(r"\\(?:x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|\d{1,3})")
+"""A character by its number, or a reference to a group: its digits are not text."""
+
 _OPTIONAL = re.compile(r"[?*]|\{0?(?:,\d*)?\}")
 _REPEATED = re.compile(r"\+|\{\d+(?:,\d*)?\}")
 
@@ -98,7 +101,7 @@ class _Reader:
         """Read one part, and return the character that it stands for, or what the group needs."""
         if self._next == "(":
             return "", self._group()
-        if self._passes(_CLASS):
+        if self._passes(_CLASS) or self._passes(_CODED):
             return "", []
         escaped = self._next == "\\"
         self._at += escaped

@@ -26,6 +26,7 @@ PATTERNS = sorted(freeze_needed(loading.source_tree()))
         ("(ab){0,3}cd*?e", [("c",), ("e",)]),
         (r"(?m)^x[]a(]\d{4}(?!no)(?<=no)y$", [("x",), ("y",)]),
         ("(?i:Ab)(?P<name>cd)(?P=name)", [("ab",), ("cd",)]),
+        (r"no \x27ab\x27 (c)\1d", [("no ",), ("ab",), (" ",), ("c",), ("d",)]),
         ("ab|.*", []),
         ("(?x) a b", []),
     ],
