@@ -17,7 +17,7 @@ from packaging.utils import canonicalize_name
 
 from envcheck.commands.atlas_tables import release_table
 
-SOURCE_ONLY = {"deepspeed", "autoawq"}
+SOURCE_ONLY = {"deepspeed", "autoawq", "hqq"}
 """Packages whose build needs torch or a compiler; their Python files are used without building."""
 
 LINKED = {"deepspeed": {"deepspeed/ops/op_builder": "op_builder", "deepspeed/accelerator": "accelerator"}}
@@ -26,21 +26,39 @@ LINKED = {"deepspeed": {"deepspeed/ops/op_builder": "op_builder", "deepspeed/acc
 OF_THE_BASE = ("torch", "triton", "nvidia-", "cuda-")
 DEADLINE_S = 150
 SERVER = """
-import importlib, json, os, signal, sys, traceback
+import importlib, json, os, signal, socket, sys, time, traceback
 import torch
+
+def become_ranks(processes):
+    # Fork all ranks but this one, which is the first, with the variables of torch's launcher.
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free.getsockname()[1]))
+    os.environ.update(RANK="0", LOCAL_RANK="0", GLOO_SOCKET_IFNAME="lo")
+    os.environ["WORLD_SIZE"] = os.environ["LOCAL_WORLD_SIZE"] = str(processes)
+    for rank in range(1, processes):
+        if os.fork() == 0:
+            os.environ["RANK"] = os.environ["LOCAL_RANK"] = str(rank)
+            signal.alarm(job["deadline"])
+            return
+
 for line in sys.stdin:
     job = json.loads(line)
     child = os.fork()
     if child == 0:
-        signal.alarm(job["deadline"])
         sys.path[:0] = job["paths"]
         importlib.invalidate_caches()
         os.chdir(job["folder"])
         os.environ["HOME"] = os.environ["HF_HOME"] = job["folder"]
+        os.environ.update(job.get("environment", {}))
+        if job.get("processes"):
+            os.setpgid(0, 0)
+        signal.alarm(job["deadline"])
         sys.stdout = sys.stderr
         ending = 0
         try:
-            exec(compile(job["code"], "program.py", "exec"), {"__name__": "__main__"})
+            names = {"__name__": "__main__", "become_ranks": become_ranks}
+            exec(compile(job["code"], "program.py", "exec"), names)
         except BaseException as error:
             ending = 1
             text = "".join(traceback.format_exception(error))
@@ -51,7 +69,16 @@ for line in sys.stdin:
             frames = [each for each in frames if "importlib" not in each and "frozen" not in each]
             summary = traceback.format_exception_only(error)[-1].strip()
             found = {"error": summary, "frames": frames, "line": last.lineno, "trace": text[-3000:]}
-            json.dump(found, open("error", "w"))
+            try:
+                with open("error", "x") as file:
+                    json.dump(found, file)
+            except FileExistsError:
+                time.sleep(60)  # another rank failed first, and ends this one
+            if job.get("processes"):
+                os.killpg(0, signal.SIGKILL)
+        if job.get("processes") and os.environ.get("RANK") == "0":
+            for _ in range(job["processes"] - 1):
+                os.wait()
         os._exit(ending)
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
@@ -173,7 +200,7 @@ class Overlays:
         targets = {package: self._laid / f"{package}-{version}" for package, version in versions.items()}
         missing = {package: version for package, version in versions.items() if not targets[package].exists()}
         for package in SOURCE_ONLY & missing.keys():
-            if self._from_source(package, missing.pop(package), targets[package]) is None:
+            if self._from_source(python, package, missing.pop(package), targets[package]) is None:
                 return None
         if missing and not self._unpack(python, missing, targets):
             return None
@@ -194,12 +221,12 @@ class Overlays:
                 link.rename(targets[name])
         return all(targets[name].exists() for name in missing)
 
-    def _from_source(self, package: str, version: str, target: Path) -> Path | None:
+    def _from_source(self, python: str, package: str, version: str, target: Path) -> Path | None:
         import zipfile
 
         stored = self._work / "store" / package / f"{version}.zip"
         if not stored.is_file():
-            return None
+            return target if self._built(python, f"{package}=={version}", target) else None
         with zipfile.ZipFile(stored) as archive:
             archive.extractall(target)
         for link, source in LINKED.get(package, {}).items():
@@ -211,10 +238,22 @@ class Overlays:
             (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: {version}\n")
         return target
 
+    def _built(self, python: str, release: str, target: Path) -> bool:
+        """Build a release and install it into a folder; return whether that worked."""
+        command = [self._uv, "pip", "install", "-q", "--no-deps", "--no-config", "-p", python]
+        command += ["--target", f"{target}.{os.getpid()}", release]
+        environment = {**self._environment(), "DS_BUILD_OPS": "0"}
+        if subprocess.run(command, capture_output=True, check=False, env=environment).returncode:
+            return False
+        Path(f"{target}.{os.getpid()}").rename(target)
+        return True
+
     def run(self, row: Mapping[str, Any], program: str) -> dict[str, Any]:
         """Run a program with the releases of a draw.
 
         Return `ok` (None if it could not be run), `error`, `asker` (the package whose code failed), `trace`.
+        A draw may have `processes` and an `environment`. Its program calls `become_ranks` after its imports
+        to go on in so many processes, as if torch's launcher had started each.
         """
         python, base = self._bases[row["torch"]]
         laid = {
@@ -231,8 +270,10 @@ class Overlays:
         paths, numpy_differs = [str(one) for one in folders], "numpy" in laid
         with tempfile.TemporaryDirectory() as scratch:
             job = {"paths": paths, "folder": scratch, "code": program, "deadline": DEADLINE_S}
+            job |= {key: row[key] for key in ("processes", "environment", "deadline") if row.get(key)}
             code = self._fresh(python, job) if numpy_differs else self._forked(python, job)
             file = Path(scratch, "error")
+            code = abs(code) if file.is_file() else code
             found = json.loads(file.read_text()) if file.is_file() else {"error": str(code), "frames": []}
         asker = next((name for name in map(_distribution, reversed(found["frames"])) if name), "")
         place = next((one for one in reversed(found["frames"])), "").split("overlays/")[-1]

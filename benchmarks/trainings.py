@@ -30,7 +30,8 @@ from pathlib import Path
 from typing import Any
 
 from atlas import drawable, published, wilson
-from atlas_overlays import Overlays, command_line
+from atlas_overlays import SOURCE_ONLY, Overlays, command_line
+from packaging.version import Version
 
 from envcheck import probes
 from envcheck.commands import judging, loading
@@ -38,76 +39,134 @@ from envcheck.core import facts_file
 from envcheck.core.findings import Verdict
 from envcheck.rules import derive
 
-PACKAGES = ("transformers", "accelerate", "peft", "trl", "datasets")
+SHOWN = ("transformers", "accelerate", "peft", "trl", "deepspeed", "bitsandbytes", "torchao")
 SINCE = dt.date(2023, 9, 1)
 """Day of the oldest transformers that is drawn (4.33): older ones rarely train beside a torch of 2026."""
 
-RARE = 0.3
+RARE = 0.15
 """Share of draws in which a setting differs from its default."""
 
 SETTINGS: Mapping[str, Sequence[Any]] = {
-    "model_type": ("llama", "mistral", "qwen2", "gemma2", "mixtral", "opt", "qwen3", "olmo"),
-    "adapter": (
-        "none",
-        "lora",
-        "lora",
-        "dora",
-        "ia3",
-        "prompt",
-        "prefix",
-        "p_tuning",
-        "vera",
-        "oft",
-        "boft",
-        "adalora",
-        "loha",
-        "lokr",
-        "hra",
-        "fourierft",
-        "vblora",
-        "ln_tuning",
-        "randlora",
-        "miss",
-        "shira",
-    ),
     "gradient_checkpointing": (False, True),
     "use_reentrant": (None, False, True),
     "precision": ("fp32", "bf16"),
-    "base_dtype": ("float32", "bfloat16", "float16"),
+    "base_dtype": ("float32", "bfloat16", "auto"),
     "attention": (None, "eager", "sdpa"),
-    "optimizer": ("adamw_torch", "adafactor", "sgd", "rmsprop", "adamw_torch_fused", "adamw_hf", "adagrad"),
+    "optimizer": (
+        "adamw_torch",
+        *("adafactor", "sgd", "rmsprop", "adamw_torch_fused", "adamw_hf", "adagrad"),
+        *("adamw_torch_8bit", "schedule_free_adamw", "galore_adamw", "stable_adamw"),
+    ),
     "lr_scheduler": (
         "linear",
-        "cosine",
-        "reduce_lr_on_plateau",
-        "cosine_with_restarts",
-        "warmup_stable_decay",
-        "cosine_with_min_lr",
-        "inverse_sqrt",
-        "polynomial",
+        *("cosine", "reduce_lr_on_plateau", "cosine_with_restarts", "warmup_stable_decay"),
+        *("cosine_with_min_lr", "inverse_sqrt", "polynomial"),
     ),
     "gradient_accumulation_steps": (1, 2),
+    "gradient_clipping": (True, False),
     "group_by_length": (False, True),
     "neftune": (None, 5.0),
     "label_smoothing": (0.0, 0.1),
+    "targets": ("named", "default", "all-linear"),
     "modules_to_save": (False, True),
+    "tied": (False, True),
+    "resized": (False, True),
     "save_strategy": ("no", "steps"),
+    "save_only_model": (False, True),
     "resume": (False, True),
     "eval_strategy": ("no", "steps"),
+    "generate": (False, True),
     "load_best_model": (False, True),
+    "report_to": ("none", "tensorboard"),
     "auto_find_batch_size": (False, True),
     "dataloader_workers": (0, 2),
+    "persistent_workers": (False, True),
     "packing": (False, True),
-    "torch_compile": (False, False, False, True),
-    "trainer": ("transformers", "trl"),
-    "method": ("sft", "dpo"),
+    "torch_compile": (False, True),
+    "find_unused": (False, True),
+    "zero3_init": (False, True),
+    "gather_on_save": (True, False),
+    "deepspeed_optimizer": (False, True),
+    "allow_untested_optimizer": (False, True),
+    "use_orig_params": (True, False),
+    "fsdp_sharding": ("full_shard", "shard_grad_op", "no_shard"),
+    "fsdp_state_dict": ("full", "sharded"),
+    "fsdp_activation_checkpointing": (False, True),
 }
+"""Values of each setting; the first one is its default."""
+
+WEIGHED: Mapping[str, dict[Any, int]] = {
+    "trainer": {"transformers": 45, "trl": 40, "accelerate": 15},
+    "parallel": {"none": 46, "ddp": 8, "zero1": 6, "zero2": 9, "zero3": 14, "fsdp1": 8, "fsdp2": 9},
+    "family": {"causal": 55, "classification": 17, "seq2seq": 15, "vision": 13},
+    "method": {"sft": 30, "dpo": 16, "kto": 10, "orpo": 10, "reward": 12, "grpo": 14, "rloo": 8},
+    "quantization": {"none": 88, "int8": 3, "nf4": 3, "hqq": 2, "quanto": 2, "torchao": 2},
+    "processes": {2: 70, 1: 30},
+}
+"""Settings that have no usual value, with the share in which each value is drawn."""
+
+MODEL_TYPES: Mapping[str, Sequence[str]] = {
+    "causal": (
+        *("llama", "mistral", "qwen2", "gemma2", "mixtral", "opt", "qwen3", "olmo", "gpt2", "gpt_neox"),
+        *("phi3", "falcon", "bloom", "mamba", "qwen2_moe", "qwen3_moe", "gpt_oss", "gemma3_text", "cohere"),
+        *("stablelm", "starcoder2", "granite", "phi", "smollm3", "olmo2"),
+    ),
+    "classification": (
+        *("bert", "roberta", "distilbert", "deberta-v2", "modernbert", "electra", "albert", "llama", "qwen2"),
+    ),
+    "seq2seq": ("t5", "mt5", "bart", "mbart", "pegasus"),
+    "vision": ("llava", "qwen2_vl", "qwen2_5_vl"),
+}
+ADAPTERS: Sequence[str] = (
+    *("dora", "ia3", "prompt", "prefix", "p_tuning", "vera", "oft", "boft", "adalora", "loha", "lokr", "hra"),
+    *("fourierft", "vblora", "ln_tuning", "randlora", "miss", "bone", "shira", "c3a", "road", "waveft"),
+    *("delora", "trainable_tokens"),
+)
+OF_PROMPTS = ("prompt", "prefix", "p_tuning")
+"""Adapters that change no module, and have no form for models with images."""
+
+NEEDED: Mapping[str, Mapping[Any, str]] = {
+    "optimizer": {
+        "adamw_torch_8bit": "torchao",
+        "schedule_free_adamw": "schedulefree",
+        "galore_adamw": "galore-torch",
+        "stable_adamw": "torch-optimi",
+    },
+    "quantization": {
+        "int8": "bitsandbytes",
+        "nf4": "bitsandbytes",
+        "hqq": "hqq",
+        "quanto": "optimum-quanto",
+        "torchao": "torchao",
+    },
+    "report_to": {"tensorboard": "tensorboard"},
+}
+"""Packages that a setting needs, which one draw in eight lacks."""
+
+NOT_OF_LOOPS = (
+    *("optimizer", "lr_scheduler", "label_smoothing", "neftune", "group_by_length", "auto_find_batch_size"),
+    *("torch_compile", "report_to", "load_best_model", "eval_strategy", "dataloader_workers"),
+    *("deepspeed_optimizer", "save_only_model", "find_unused"),
+)
+"""Settings of the Trainer, which a loop of its own on accelerate leaves at their defaults."""
+
+SINCE_RELEASE = {"grpo": "0.14.0", "rloo": "0.22.0", "kto": "0.8.2", "orpo": "0.8.3", "reward": "0.9.2"}
+"""The first releases of TRL with a method; RLOO had another form before, which is not drawn."""
+
+FSDP_SINCE = {"fsdp1": "0.30.0", "fsdp2": "1.6.0"}
+"""The first releases of accelerate that shard so, and that can be told to do it on the CPU."""
+
+ON_CPU_SINCE = {"bitsandbytes": "0.46.0"}
 
 PROGRAM = """
 import os, sys
 os.environ["DRAWN_TRAINING"] = {settings!r}
 sys.path.insert(0, {folder!r})
 import drawn_training
+drawn_training.prepare()
+if {processes}:
+    become_ranks({processes})
+drawn_training.main()
 """
 """Imports the training, so that datasets can pickle its functions by name."""
 
@@ -116,66 +175,157 @@ import drawn_training
 
 def draw(overlays: Overlays, generator: random.Random) -> dict[str, Any] | None:
     """Return releases and settings, or None if the releases do not exist together."""
+    settings = draw_settings(generator)
+    wanted = packages_of(settings, generator)
     releases = [each for each in drawable("transformers") if published("transformers", each) >= SINCE]
     pinned = {"transformers": generator.choice(releases)}
     day = published("transformers", pinned["transformers"]) + dt.timedelta(days=generator.randrange(90))
+    movable = sorted({*wanted} & {"accelerate", "peft", "trl", "deepspeed", "bitsandbytes"})
     if generator.random() < 0.5:  # noqa: PLR2004 - half of them
-        other = generator.choice(("accelerate", "peft", "trl"))
-        pinned[other] = generator.choice(
-            [each for each in drawable(other) if published(other, each) >= SINCE]
-        )
+        other = generator.choice(movable)
+        pinned[other] = generator.choice(since(other, SINCE))
         day = max(day, published(other, pinned[other]))
+    day = min(day, dt.date.today())  # noqa: DTZ011
+    for source in sorted({*wanted} & SOURCE_ONLY - pinned.keys()):
+        older = [each for each in drawable(source) if published(source, each) <= day]
+        pinned[source] = older[-1]
+    versions = overlays.resolve(pinned, overlays.torches[-1], day, wanted)
+    if versions is None:
+        return None
+    settings = possible(settings, versions)
+    row: dict[str, Any] = {"torch": overlays.torches[-1], "versions": versions, "settings": settings}
+    if settings["parallel"] != "none":
+        row |= {"processes": settings["processes"], "deadline": 400}
+    if settings["parallel"].startswith("zero"):
+        row["environment"] = {"DS_ACCELERATOR": "cpu"}
+    return row
+
+
+def since(package: str, day: dt.date) -> list[str]:
+    """Return the releases of a package since a day that can run on a CPU."""
+    first = Version(ON_CPU_SINCE.get(package, "0"))
+    return [each for each in drawable(package) if published(package, each) >= day and Version(each) >= first]
+
+
+def draw_settings(generator: random.Random) -> dict[str, Any]:
+    """Return a value for each setting."""
     settings = {
         key: generator.choice(values[1:]) if generator.random() < RARE else values[0]
         for key, values in SETTINGS.items()
     }
-    settings["adapter"] = generator.choice(SETTINGS["adapter"])
+    for key, weights in WEIGHED.items():
+        settings[key] = generator.choices([*weights], [*weights.values()])[0]
+    if settings["trainer"] != "trl":
+        settings["method"] = "none"
+    if settings["trainer"] != "transformers" or settings["quantization"] != "none":
+        settings["family"] = "causal"
+    settings["model_type"] = generator.choice(MODEL_TYPES[settings["family"]])
+    adapters = [each for each in ADAPTERS if settings["family"] != "vision" or each not in OF_PROMPTS]
+    settings["adapter"] = generator.choice([*adapters, *["none"] * 12, *["lora"] * 12])
+    settings["adapter"] = settings["adapter"] if settings["quantization"] == "none" else "lora"
+    if settings["adapter"] == "trainable_tokens" and settings["parallel"] == "zero3":
+        settings["adapter"] = "lora"  # PEFT asks CUDA for the device then
     if settings["load_best_model"]:
         settings["save_strategy"] = settings["eval_strategy"] = "steps"
-    wanted = PACKAGES if settings["trainer"] == "trl" else PACKAGES[:3]
-    day = min(max(day, published("transformers", pinned["transformers"])), dt.date.today())  # noqa: DTZ011
-    versions = overlays.resolve(pinned, overlays.torches[-1], day, wanted)
-    if versions is None:
-        return None
-    return {"torch": overlays.torches[-1], "versions": versions, "settings": settings}
+    if settings["trainer"] == "accelerate":
+        settings |= {key: SETTINGS[key][0] for key in NOT_OF_LOOPS}
+    settings["persistent_workers"] = settings["persistent_workers"] and settings["dataloader_workers"] > 0
+    return settings
+
+
+def packages_of(settings: Mapping[str, Any], generator: random.Random) -> list[str]:
+    """Return the packages that are installed, less a few that a setting needs."""
+    wanted = ["transformers", "accelerate", "peft"]
+    if settings["trainer"] == "trl":
+        wanted += ["trl", "datasets"]
+    if settings["parallel"].startswith("zero"):
+        wanted.append("deepspeed")
+    for key, needed in NEEDED.items():
+        if settings[key] in needed and generator.random() > 1 / 8:
+            wanted.append(needed[settings[key]])
+    return list(dict.fromkeys(wanted))
+
+
+def possible(settings: Mapping[str, Any], versions: Mapping[str, str]) -> dict[str, Any]:
+    """Return the settings, with others for a method or a parallelism that the releases do not have yet."""
+    found = dict(settings)
+    first = SINCE_RELEASE.get(found["method"])
+    if first and Version(versions["trl"]) < Version(first):
+        found["method"] = "sft"
+    first = FSDP_SINCE.get(found["parallel"])
+    if first and Version(versions["accelerate"]) < Version(first):
+        found["parallel"] = "ddp"
+    return found
+
+
+SAME_FACTS = (
+    *("model_type", "gradient_checkpointing", "precision", "optimizer", "lr_scheduler", "load_best_model"),
+    *("gradient_accumulation_steps", "gradient_clipping", "save_strategy", "save_only_model"),
+    *("eval_strategy", "auto_find_batch_size", "dataloader_workers", "torch_compile", "trainer"),
+    "base_dtype",
+)
+"""Settings that are facts of the same name and values."""
 
 
 def train_facts(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings as facts of the training."""
-    same = (
-        "model_type",
-        "gradient_checkpointing",
-        "precision",
-        "optimizer",
-        "lr_scheduler",
-        "load_best_model",
-        "gradient_accumulation_steps",
-        "save_strategy",
-        "eval_strategy",
-        "auto_find_batch_size",
-        "dataloader_workers",
-        "torch_compile",
-        "trainer",
-        "base_dtype",
-    )
-    facts = {key: settings[key] for key in same}
+    facts = {key: settings[key] for key in SAME_FACTS}
     facts["label_smoothing"] = settings["label_smoothing"] > 0
-    dora = settings["adapter"] == "dora"
-    facts |= {"adapter": "lora" if dora else settings["adapter"], "quantization": "none", "parallel": "none"}
-    facts["frozen_params"] = settings["adapter"] != "none"
-    if dora:
-        facts["dora"] = True
+    if settings["quantization"] != "torchao":  # which no fact names
+        facts["quantization"] = settings["quantization"]
     if settings["gradient_checkpointing"] and settings["use_reentrant"] is not None:
         facts["use_reentrant"] = settings["use_reentrant"]
     if settings["attention"]:
         facts["attention"] = settings["attention"]
-    if settings["adapter"] != "none":
-        facts["modules_to_save"] = settings["modules_to_save"]
+    if settings["report_to"] != "none":
+        facts["report_to"] = [settings["report_to"]]
+    if settings["dataloader_workers"]:
+        facts["dataloader_persistent_workers"] = settings["persistent_workers"]
     facts["resume"] = settings["resume"] and settings["save_strategy"] == "steps"
     if settings["trainer"] == "trl":
         facts["method"] = settings["method"]
         if settings["method"] == "sft":
             facts["packing"] = settings["packing"]
+        if settings["method"] in ("grpo", "rloo"):
+            facts["vllm"] = False
+    return facts | adapter_facts(settings) | parallel_facts(settings)
+
+
+def adapter_facts(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the facts of the adapter."""
+    adapter = settings["adapter"]
+    if adapter == "none":
+        return {"adapter": "none", "frozen_params": False}
+    facts = {"adapter": adapter, "frozen_params": True, "modules_to_save": settings["modules_to_save"]}
+    return facts | ({"adapter": "lora", "dora": adapter == "dora"} if adapter in ("lora", "dora") else {})
+
+
+def parallel_facts(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the facts of how the training is spread."""
+    parallel = settings["parallel"]
+    if parallel == "none":
+        return {"parallel": "none", "world_size": 1}
+    facts = {"world_size": settings["processes"], "parallel": parallel}
+    if parallel == "ddp":
+        facts["ddp_find_unused_parameters"] = settings["find_unused"]
+    if parallel.startswith("zero"):
+        facts |= {"parallel": "deepspeed", "zero_stage": int(parallel[-1])}
+        facts |= {"offload_optimizer": "none", "offload_param": "none", "deepspeed_scheduler": False}
+        facts["deepspeed_optimizer"] = settings["deepspeed_optimizer"]
+        facts["zero_allow_untested_optimizer"] = settings["allow_untested_optimizer"]
+        if parallel == "zero3":
+            facts["zero3_init"] = settings["zero3_init"]
+            facts["gather_on_save"] = settings["gather_on_save"]
+    if parallel.startswith("fsdp"):
+        facts["fsdp_wrap"] = "transformer"
+        facts["fsdp_state_dict"] = settings["fsdp_state_dict"]
+        facts["fsdp_activation_checkpointing"] = settings["fsdp_activation_checkpointing"]
+        facts["fsdp_mixed_precision"] = settings["precision"] != "fp32"
+        facts |= {"fsdp_cpu_ram_efficient_loading": False, "fsdp_offload": False}
+        if parallel == "fsdp1":
+            facts["fsdp_sharding"] = settings["fsdp_sharding"]
+            facts["fsdp_use_orig_params"] = settings["use_orig_params"]
+            facts["fsdp_sync_module_states"] = False
     return facts
 
 
@@ -189,8 +339,10 @@ class Predictor:
     def predict(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """Return a draw with the ids of the errors and warnings that its user is shown."""
         facts = {
-            "complete": ["pkg"],
+            "complete": ["pkg", "env"],
             "python": {"version": "3.11.7"},
+            "gpus": {"count": 0},
+            "env": row.get("environment", {}),
             "pkg": dict(row["versions"]),
             "train": train_facts(row["settings"]),
         }
@@ -211,23 +363,25 @@ class Predictor:
 def report(rows: Sequence[Mapping[str, Any]], ends: Mapping[int, Mapping[str, Any]]) -> str:
     """Return the figures, and all failures that were not told and errors that were false."""
     known = [
-        (row, ends[number]) for number, row in enumerate(rows) if ends.get(number, {}).get("ok") is not None
+        (number, row, ends[number])
+        for number, row in enumerate(rows)
+        if ends.get(number, {}).get("ok") is not None
     ]
-    failed = [(row, end) for row, end in known if not end["ok"]]
-    told = [row for row, _ in failed if row["errors"]]
-    accused = [row for row, end in known if end["ok"] and row["errors"]]
+    failed = [row for _, row, end in known if not end["ok"]]
+    told = [row for row in failed if row["errors"]]
+    accused = [row for _, row, end in known if end["ok"] and row["errors"]]
     lines = [
         f"{len(rows)} drawn, {len(known)} run",
         f"failures with an error: {wilson(len(told), len(failed))}",
         f"trainings that ran, with an error: {wilson(len(accused), len(known) - len(failed))}",
     ]
-    for row, end in known:
+    for number, row, end in known:
         if end["ok"] == bool(row["errors"]):
-            shown = {key: row["versions"].get(key) for key in PACKAGES if key in row["versions"]}
-            changed = {k: v for k, v in row["settings"].items() if v != SETTINGS[k][0]}
+            shown = {key: row["versions"].get(key) for key in SHOWN if key in row["versions"]}
+            changed = {k: v for k, v in row["settings"].items() if v != SETTINGS.get(k, ["none"])[0]}
             lines += [
                 "",
-                f"{shown} {changed}",
+                f"#{number} {shown} {changed}",
                 f"  said: {row['errors']} {row['warnings']}",
                 f"  {end['error']}",
             ]
@@ -236,9 +390,13 @@ def report(rows: Sequence[Mapping[str, Any]], ends: Mapping[int, Mapping[str, An
 
 def main() -> None:
     """Run one of the steps."""
-    options = command_line(__doc__, ("draw", "run", "report"), 60).parse_intermixed_args()
+    parser = command_line(__doc__, ("draw", "run", "report"), 60)
+    parser.add_argument("--workers", type=int, default=1, help="run every so manieth draw")
+    parser.add_argument("--worker", type=int, default=0, help="which of these, from 0")
+    options = parser.parse_intermixed_args()
     if options.step == "report":
-        ends = {row["draw"]: row for row in map(json.loads, options.files[1].read_text().splitlines())}
+        lines = [line for file in options.files[1:] for line in file.read_text().splitlines()]
+        ends = {row["draw"]: row for row in map(json.loads, lines)}
         print(report(json.loads(options.files[0].read_text()), ends), end="")
         return
     overlays = Overlays(options.uv, options.work, options.base)
@@ -257,9 +415,13 @@ def main() -> None:
     )
     with options.output.open("a") as output:
         for number, row in enumerate(json.loads(options.files[0].read_text())):
-            if number not in done:
+            if number not in done and number % options.workers == options.worker:
                 settings = json.dumps(row["settings"])
-                program = PROGRAM.format(settings=settings, folder=str(Path(__file__).parent))
+                program = PROGRAM.format(
+                    settings=settings,
+                    folder=str(Path(__file__).parent),
+                    processes=row.get("processes", 0),
+                )
                 end = overlays.run(row, program)
                 output.write(json.dumps({"draw": number, **end}) + "\n")
                 output.flush()
