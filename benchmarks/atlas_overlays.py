@@ -123,11 +123,18 @@ class Overlays:
         self.torches = sorted(self._bases)
 
     def resolve(
-        self, pinned: Mapping[str, str], torch: str, day: dt.date, more: Sequence[str] = ()
+        self,
+        pinned: Mapping[str, str],
+        torch: str,
+        day: dt.date,
+        more: Sequence[str] = (),
+        *,
+        newer_torch: bool = False,
     ) -> dict[str, str] | None:
         """Return the releases of an environment with the pinned ones, as of a day; None if there is none.
 
-        `more` names packages that are installed too, in any release.
+        `more` names packages that are installed too, in any release. With `newer_torch`, that of the base is
+        left out of the resolution, because it was published after the day.
         """
         base = self._bases[torch][1]
         fixed: dict[str, str] = {name: base[name] for name in ("torchvision", "torchaudio") if name in base}
@@ -137,10 +144,12 @@ class Overlays:
             if package in SOURCE_ONLY:
                 row = release_table().row(package, version)
                 wanted += [text for text in (row.requires if row else ()) if "extra ==" not in text]
-            elif package in {**pinned, "torch": torch}:
+            elif package in {**pinned, "torch": torch} and not (newer_torch and package == "torch"):
                 wanted.append(f"{package}=={version}")
         with tempfile.TemporaryDirectory() as scratch:
-            done = self._compile(Path(scratch, "overrides.txt"), fixed, pinned, wanted, torch, day)
+            done = self._compile(
+                Path(scratch, "overrides.txt"), fixed, pinned, wanted, torch, day, newer_torch=newer_torch
+            )
         if done is None:
             return None
         found = {}
@@ -150,7 +159,9 @@ class Overlays:
                 found[str(canonicalize_name(requirement.name))] = str(requirement.specifier).removeprefix(
                     "=="
                 )
-        found |= {package: fixed[package] for package in fixed if package in pinned or package in found}
+        found |= {
+            package: fixed[package] for package in fixed if package in {*pinned, "torch"} or package in found
+        }
         return {name: version.partition("+")[0] for name, version in sorted(found.items())}
 
     def _compile(
@@ -161,6 +172,8 @@ class Overlays:
         wanted: Sequence[str],
         torch: str,
         day: dt.date,
+        *,
+        newer_torch: bool,
     ) -> str | None:
         """Return uv's output, or None if it finds no solution.
 
@@ -177,7 +190,9 @@ class Overlays:
             lines = [
                 f"{one}=={version}" for one, version in fixed.items() if one not in {*SOURCE_ONLY, *keep}
             ]
-            lines += [f'{package}; python_version < "3"' for package in fixed if package in SOURCE_ONLY]
+            left_out = {*SOURCE_ONLY, "torch"} if newer_torch else SOURCE_ONLY
+            lines = [line for line in lines if not (newer_torch and line.startswith("torch=="))]
+            lines += [f'{package}; python_version < "3"' for package in fixed if package in left_out]
             overrides.write_text("\n".join(lines))
             done = subprocess.run(
                 command,

@@ -59,6 +59,8 @@ CLASSES = {
 TASKS = {"causal": "CAUSAL_LM", "classification": "SEQ_CLS", "seq2seq": "SEQ_2_SEQ_LM", "vision": None}
 TEXTS = ["w1 w2 w3 w4 w5 w6 <eos>", "w3 w4 w5 <eos>", "w9 w8 w7 w6 w5 w4 w3 w2 <eos>", "w2 w2 <eos>"] * 4
 IMAGE_TOKEN = 60
+NORMS = []
+"""Names of the modules that normalise, once the model is written."""
 
 
 def has(function, name):
@@ -95,6 +97,8 @@ def configuration():
         values["tie_word_embeddings"] = True
     if kind in STARTS:
         values["decoder_start_token_id"] = STARTS[kind]
+    if family() == "classification":
+        values["num_labels"] = 1 if SETTINGS["method"] == "reward" else 2
     return CONFIG_MAPPING[kind](**values)
 
 
@@ -127,8 +131,13 @@ def write(words):
     """Write the folder of the model that users have before they train."""
     kind, made = class_of_model(), configuration()
     first = kind.from_config(made) if hasattr(kind, "from_config") else kind(made)
+    NORMS.extend({name.split(".")[-1] for name, each in first.named_modules() if _normalises(each)})
     first.save_pretrained("base")
     words.save_pretrained("base")
+
+
+def _normalises(module):
+    return "norm" in type(module).__name__.lower() and bool([*module.parameters()])
 
 
 def family():
@@ -150,8 +159,6 @@ def model(words, quantisation=None):
         loading["attn_implementation"] = SETTINGS["attention"]
     if quantisation is not None:
         loading["quantization_config"] = quantisation
-    if family() == "classification":
-        loading["num_labels"] = 1 if SETTINGS["method"] == "reward" else 2
     loaded = class_of_model().from_pretrained("base", **loading)
     loaded.config.use_cache = not SETTINGS["gradient_checkpointing"]
     if SETTINGS["resized"]:
@@ -193,7 +200,7 @@ def quantisation():
 # --- examples ---------------------------------------------------------------------------------------
 
 
-def rows(words):
+def rows(words, loaded):
     """Return the examples of a Trainer, as lists of numbers, and what puts them together."""
     if SETTINGS["family"] == "vision":
         return [_row_with_image() for _ in range(16)], _together
@@ -205,7 +212,7 @@ def rows(words):
         return labelled, transformers.DataCollatorWithPadding(words)
     for row in plain:
         row["labels"] = row["input_ids"][:3]
-    return plain, transformers.DataCollatorForSeq2Seq(words)
+    return plain, transformers.DataCollatorForSeq2Seq(words, model=loaded)
 
 
 def _row_with_image():
@@ -268,7 +275,7 @@ def adapter():
     if SETTINGS["modules_to_save"] and SETTINGS["family"] != "classification":
         on["modules_to_save"] = [_HEADS.get(SETTINGS["model_type"], "lm_head")]
     virtual = {**task, "num_virtual_tokens": 4}
-    norms = {**task, "target_modules": ["input_layernorm", "norm"]}
+    norms = {**task, "target_modules": sorted(NORMS)}
     kinds = {
         "lora": ("LoraConfig", {"r": 4, "lora_alpha": 8, "lora_dropout": 0.1, **on}),
         "dora": ("LoraConfig", {"r": 4, "use_dora": True, **on}),

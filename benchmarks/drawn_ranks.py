@@ -1,10 +1,11 @@
 """Spread a drawn training over processes of the CPU: DeepSpeed's configuration, FSDP's, and what a CPU lacks.
 
-accelerate shards with FSDP only where it finds GPUs, although torch's FSDP runs on gloo too. For FSDP
-it is told here that several devices train, and that the device is the CPU.
+accelerate shards with FSDP only where it finds GPUs, although torch's FSDP runs on gloo too, and counts one
+process beside DeepSpeed on a CPU. It is told here that several devices train, and that the device is the CPU.
 """
 
 import os
+from contextlib import nullcontext
 
 import torch
 from drawn_models import SETTINGS
@@ -25,7 +26,6 @@ def prepare():
 
         # Without use_cpu, which would switch both off, the arguments ask a GPU whether it knows bfloat16.
         read.is_torch_bf16_gpu_available = lambda: True
-    if PARALLEL.startswith("fsdp"):
         from accelerate import DistributedType, PartialState
 
         def backend(*_, **__):
@@ -34,7 +34,13 @@ def prepare():
         def set_device(self):
             self.device = torch.device("cpu")
 
-        PartialState._prepare_backend, PartialState.set_device = backend, set_device  # noqa: SLF001
+        if hasattr(PartialState, "_prepare_backend"):
+            PartialState._prepare_backend, PartialState.set_device = backend, set_device  # noqa: SLF001
+    if PARALLEL == "fsdp1":
+        from torch.distributed.fsdp._flat_param import FlatParamHandle
+
+        # It frees what it has moved to the CPU, which is the parameter itself where that is there already.
+        FlatParamHandle.to_cpu = nullcontext
 
 
 def zero():

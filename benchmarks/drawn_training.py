@@ -35,6 +35,7 @@ def arguments(kind):
         "report_to": SETTINGS["report_to"],
         "learning_rate": 1e-3,
         "logging_steps": 1,
+        "max_grad_norm": 1.0 if SETTINGS["gradient_clipping"] else 0.0,
         "save_steps": 1,
         "gradient_accumulation_steps": SETTINGS["gradient_accumulation_steps"],
         "optim": SETTINGS["optimizer"],
@@ -67,10 +68,10 @@ def arguments(kind):
         "dataloader_persistent_workers": SETTINGS["persistent_workers"],
         "auto_find_batch_size": SETTINGS["auto_find_batch_size"],
         "torch_compile": SETTINGS["torch_compile"],
+        # inductor's C++ takes minutes to compile
+        "torch_compile_backend": "aot_eager" if SETTINGS["torch_compile"] else "",
     }
     values.update({name: value for name, value in options.items() if value})
-    if not SETTINGS["gradient_clipping"]:
-        values["max_grad_norm"] = 0.0
     if SETTINGS["group_by_length"]:
         old = has(kind, "group_by_length")
         values.update({"group_by_length": True} if old else {"train_sampling_strategy": "group_by_length"})
@@ -100,7 +101,7 @@ def of_transformers(words):
     of, kind = (getattr(transformers, f"{first}{name}") for name in ("TrainingArguments", "Trainer"))
     loaded, made = model_and_arguments(words, of, {})
     loaded = adapted(loaded)
-    examples, collator = rows(words)
+    examples, collator = rows(words, loaded)
     named = "processing_class" if has(transformers.Trainer, "processing_class") else "tokenizer"
     return kind(
         model=loaded,
@@ -231,7 +232,7 @@ def by_accelerate(words):
         how = {} if reentrant is None else {"gradient_checkpointing_kwargs": {"use_reentrant": reentrant}}
         loaded.gradient_checkpointing_enable(**how)
     loaded = adapted(loaded)
-    examples, collator = rows(words)
+    examples, collator = rows(words, loaded)
     loader = DataLoader(examples, batch_size=2, collate_fn=collator)
     trained = [each for each in loaded.parameters() if each.requires_grad]
     optimizer = torch.optim.AdamW(trained, lr=1e-3)
@@ -276,9 +277,11 @@ def main():
     if SETTINGS["trainer"] == "accelerate":
         by_accelerate(words)
         return
-    trainer = {"transformers": of_transformers, "trl": of_trl}[SETTINGS["trainer"]](words)
+    make = {"transformers": of_transformers, "trl": of_trl}[SETTINGS["trainer"]]
+    trainer = make(words)
     trainer.train()
     if SETTINGS["resume"] and SETTINGS["save_strategy"] == "steps":
+        trainer = make(tokenizer())  # as in a new process
         trainer.args.max_steps = 3
         trainer.train(resume_from_checkpoint="out/checkpoint-1")
     trainer.save_model("final")

@@ -156,7 +156,11 @@ SINCE_RELEASE = {"grpo": "0.14.0", "rloo": "0.22.0", "kto": "0.8.2", "orpo": "0.
 FSDP_SINCE = {"fsdp1": "0.30.0", "fsdp2": "1.6.0"}
 """The first releases of accelerate that shard so, and that can be told to do it on the CPU."""
 
-ON_CPU_SINCE = {"bitsandbytes": "0.46.0"}
+ON_CPU_SINCE = {"bitsandbytes": "0.46.0", "deepspeed": "0.15.0"}
+"""The first releases that train on a CPU; DeepSpeed asked for Intel's extension of torch before."""
+
+TELLS_PROCESSES = "0.30.0"
+"""The first release of accelerate that can be told of several processes beside DeepSpeed on a CPU."""
 
 PROGRAM = """
 import os, sys
@@ -187,9 +191,11 @@ def draw(overlays: Overlays, generator: random.Random) -> dict[str, Any] | None:
         day = max(day, published(other, pinned[other]))
     day = min(day, dt.date.today())  # noqa: DTZ011
     for source in sorted({*wanted} & SOURCE_ONLY - pinned.keys()):
-        older = [each for each in drawable(source) if published(source, each) <= day]
-        pinned[source] = older[-1]
-    versions = overlays.resolve(pinned, overlays.torches[-1], day, wanted)
+        older = [each for each in since(source, SINCE) if published(source, each) <= day]
+        pinned[source] = older[-1] if older else since(source, SINCE)[0]
+    torch = overlays.torches[-1]
+    newer = published("torch", torch) > day
+    versions = overlays.resolve(pinned, torch, day, wanted, newer_torch=newer)
     if versions is None:
         return None
     settings = possible(settings, versions)
@@ -255,6 +261,8 @@ def possible(settings: Mapping[str, Any], versions: Mapping[str, str]) -> dict[s
     first = FSDP_SINCE.get(found["parallel"])
     if first and Version(versions["accelerate"]) < Version(first):
         found["parallel"] = "ddp"
+    if found["parallel"].startswith("zero") and Version(versions["accelerate"]) < Version(TELLS_PROCESSES):
+        found["processes"] = 1
     return found
 
 
@@ -262,7 +270,7 @@ SAME_FACTS = (
     *("model_type", "gradient_checkpointing", "precision", "optimizer", "lr_scheduler", "load_best_model"),
     *("gradient_accumulation_steps", "gradient_clipping", "save_strategy", "save_only_model"),
     *("eval_strategy", "auto_find_batch_size", "dataloader_workers", "torch_compile", "trainer"),
-    "base_dtype",
+    *("base_dtype", "group_by_length"),
 )
 """Settings that are facts of the same name and values."""
 
@@ -296,7 +304,10 @@ def adapter_facts(settings: Mapping[str, Any]) -> dict[str, Any]:
     adapter = settings["adapter"]
     if adapter == "none":
         return {"adapter": "none", "frozen_params": False}
-    facts = {"adapter": adapter, "frozen_params": True, "modules_to_save": settings["modules_to_save"]}
+    head = settings["family"] == "classification" or settings["method"] == "reward"
+    facts = {"adapter": adapter, "frozen_params": True}
+    facts["modules_to_save"] = settings["modules_to_save"] or head  # PEFT trains a classifier's head whole
+    facts["runs_peft"] = True
     return facts | ({"adapter": "lora", "dora": adapter == "dora"} if adapter in ("lora", "dora") else {})
 
 
@@ -312,6 +323,7 @@ def parallel_facts(settings: Mapping[str, Any]) -> dict[str, Any]:
         facts |= {"parallel": "deepspeed", "zero_stage": int(parallel[-1])}
         facts |= {"offload_optimizer": "none", "offload_param": "none", "deepspeed_scheduler": False}
         facts["deepspeed_optimizer"] = settings["deepspeed_optimizer"]
+        facts |= {"optimizer": "adamw"} if settings["deepspeed_optimizer"] else {}
         facts["zero_allow_untested_optimizer"] = settings["allow_untested_optimizer"]
         if parallel == "zero3":
             facts["zero3_init"] = settings["zero3_init"]
@@ -422,7 +434,7 @@ def main() -> None:
                     folder=str(Path(__file__).parent),
                     processes=row.get("processes", 0),
                 )
-                end = overlays.run(row, program)
+                end = overlays.run({"deadline": 300, **row}, program)
                 output.write(json.dumps({"draw": number, **end}) + "\n")
                 output.flush()
     overlays.close()

@@ -309,6 +309,9 @@ KEYS = {
     "train.tensor_parallel": Key(Kind.NUMBER, "processes that share each layer"),
     "train.sequence_parallel": Key(Kind.NUMBER, "processes that share each sequence by heads (Ulysses)"),
     "train.context_parallel": Key(Kind.NUMBER, "processes that share each sequence by position (ring)"),
+    "train.group_by_length": Key(
+        Kind.FLAG, "the Trainer puts examples of like length together, and measures them itself"
+    ),
     "train.label_smoothing": Key(
         Kind.FLAG, "the trainer smooths the labels (label_smoothing_factor above 0)"
     ),

@@ -59,6 +59,7 @@ CONDITION_WORDS: Mapping[str, Mapping[str, str]] = {
     "train.tensor_parallel": {"*": "{} GPUs for each layer"},
     "train.sequence_parallel": {"*": "{} GPUs for each sequence"},
     "train.context_parallel": {"*": "{} GPUs for each sequence"},
+    "train.group_by_length": {"true": "examples grouped by length", "false": "no grouping by length"},
     "train.label_smoothing": {"true": "label smoothing", "false": "no label smoothing"},
     "train.sft_loss": {"*": "loss_type {}"},
     "train.auto_find_batch_size": {"true": "auto_find_batch_size", "false": "no auto_find_batch_size"},
