@@ -93,6 +93,8 @@ def configuration():
     if SETTINGS["family"] == "vision":
         return _configuration_with_images(kind)
     values = {**SIZES, **OWN_SIZES.get(kind, {})}
+    if isinstance(getattr(CONFIG_MAPPING[kind], "head_dim", None), property):
+        del values["head_dim"]
     if SETTINGS["tied"]:
         values["tie_word_embeddings"] = True
     if kind in STARTS:

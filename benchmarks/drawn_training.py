@@ -181,6 +181,8 @@ def of_trl(words):
     here = {name: value for name, value in own.items() if not has(of, name)}
     if method in ("grpo", "rloo"):
         here["reward_funcs"] = rewarded
+    if method in ("dpo", "kto") and SETTINGS["parallel"] == "zero3" and SETTINGS["adapter"] == "none":
+        here["ref_model"] = model(words)  # which TRL asks of its user then
     if method == "reward":
         loaded.config.pad_token_id = words.pad_token_id
     examples = preferences(words)

@@ -159,6 +159,9 @@ FSDP_SINCE = {"fsdp1": "0.30.0", "fsdp2": "1.6.0"}
 ON_CPU_SINCE = {"bitsandbytes": "0.46.0", "deepspeed": "0.15.0"}
 """The first releases that train on a CPU; DeepSpeed asked for Intel's extension of torch before."""
 
+QUANTISES_ON_CPU = "4.46.0"
+"""The first release of transformers that lets bitsandbytes quantise without a GPU."""
+
 TELLS_PROCESSES = "0.30.0"
 """The first release of accelerate that can be told of several processes beside DeepSpeed on a CPU."""
 
@@ -261,6 +264,9 @@ def possible(settings: Mapping[str, Any], versions: Mapping[str, str]) -> dict[s
     first = FSDP_SINCE.get(found["parallel"])
     if first and Version(versions["accelerate"]) < Version(first):
         found["parallel"] = "ddp"
+    if found["quantization"] in ("int8", "nf4"):
+        old = Version(versions["transformers"]) < Version(QUANTISES_ON_CPU)
+        found["quantization"] = "none" if old else found["quantization"]
     if found["parallel"].startswith("zero") and Version(versions["accelerate"]) < Version(TELLS_PROCESSES):
         found["processes"] = 1
     return found

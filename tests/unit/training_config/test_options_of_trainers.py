@@ -274,3 +274,19 @@ def test_sizes_of_axolotls_mesh_leave_fsdp_as_it_is(tmp_path: Path) -> None:
         + "dp_shard_size: 8\ndp_replicate_size: 2\nfsdp_version: 2\nfsdp_config: {offload_params: true}\n"
     )
     assert facts_of(tmp_path, "a.yml", {"a.yml": text})["parallel"] == "fsdp2"
+
+
+@pytest.mark.parametrize(
+    ("options", "grouped"),
+    [
+        ("--group_by_length true", True),
+        ("--train_sampling_strategy group_by_length", True),
+        ("--group_by_length true --length_column_name length", False),  # nothing is measured then
+        ("--group_by_length false", False),
+        ("", False),
+    ],
+)
+def test_examples_are_measured_where_they_are_grouped(tmp_path: Path, options: str, grouped: bool) -> None:
+    line = f"trl dpo --model_name_or_path m --dataset_name d --output_dir o {options}\n"
+    found = facts_of(tmp_path, "run.sh", {"run.sh": line})
+    assert found.get("group_by_length", False) is grouped
