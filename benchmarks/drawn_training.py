@@ -186,7 +186,7 @@ def of_trl(words):
     if method == "reward":
         loaded.config.pad_token_id = words.pad_token_id
     examples = preferences(words)
-    named = "processing_class" if has(kind, "processing_class") else "tokenizer"
+    named = "tokenizer" if has(kind, "tokenizer") else "processing_class"
     return kind(
         model=loaded,
         args=made,
@@ -273,6 +273,15 @@ def prepare():
         found_in_trl(f"{in_trl(SETTINGS['method'])}Trainer")
 
 
+def train_and_compare(trainer):
+    """Train, and raise if that changed no weight, which no library says."""
+    before = [each.detach().clone() for each in trainer.model.parameters() if each.requires_grad]
+    trainer.train()
+    after = [each for each in trainer.model.parameters() if each.requires_grad]
+    if len(before) == len(after) and all(map(torch.equal, before, after)):
+        raise RuntimeError("no weight changed")
+
+
 def main():
     """Train, resume, and save the model."""
     words = tokenizer()
@@ -281,7 +290,10 @@ def main():
         return
     make = {"transformers": of_transformers, "trl": of_trl}[SETTINGS["trainer"]]
     trainer = make(words)
-    trainer.train()
+    if SETTINGS["parallel"] == "none" and SETTINGS["method"] not in ("grpo", "rloo"):
+        train_and_compare(trainer)
+    else:
+        trainer.train()
     if SETTINGS["resume"] and SETTINGS["save_strategy"] == "steps":
         trainer = make(tokenizer())  # as in a new process
         trainer.args.max_steps = 3
