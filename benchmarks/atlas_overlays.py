@@ -24,6 +24,9 @@ LINKED = {"deepspeed": {"deepspeed/ops/op_builder": "op_builder", "deepspeed/acc
 """Links that a package's setup.py creates on installation, with the folders that they point to."""
 
 OF_THE_BASE = ("torch", "triton", "nvidia-", "cuda-")
+OF_TORCH = ("typing-extensions", "sympy", "networkx", "jinja2", "filelock")
+"""Packages that torch itself requires, in releases that may be newer than a draw's day."""
+
 DEADLINE_S = 150
 SERVER = """
 import importlib, json, os, signal, socket, sys, time, traceback
@@ -162,6 +165,8 @@ class Overlays:
         found |= {
             package: fixed[package] for package in fixed if package in {*pinned, "torch"} or package in found
         }
+        if newer_torch:
+            found |= {name: base[name] for name in OF_TORCH if name in base and name in found}
         return {name: version.partition("+")[0] for name, version in sorted(found.items())}
 
     def _compile(
