@@ -42,14 +42,14 @@ not installed, which is told since; a reward model of an architecture without a 
 weights (two), with Adafactor and with weights of torchao; int8 under ZeRO-3; compiled experts in float32
 beside transformers 5.1; and four of the program's or the facts': Falcon's head_dim (two), no reference model
 under ZeRO-3, and a ddp_find_unused_parameters that the Trainer chooses.
-Seed 24, after that: all 14 ran. Of 6 failures 5 had an error (83 %; 44 to 97 %), and of 8 that ran none (0 to
-32 %). The miss is the program's: TRL 1.7 hands the arguments of its KTOTrainer on, without their names.
-Seed 25, by the same rules: all 14 ran. Of 8 failures 3 had an error (38 %; 14 to 69 %), and of 6 that ran none
-(0 to 39 %). Missed: HQQ under FSDP1, p-tuning under FSDP2, save_only_model beside FSDP's sharded state, a saved
-module under ZeRO-3, of which a warning was shown; and accelerate 0.28, which wants NCCL beside DeepSpeed.
+Seed 24, after that: all 14 ran. Of 6 failures 5 had an error (83 %; 44 to 97 %), and of 8 that ran none (0
+to 32 %). The miss is the program's: TRL 1.7 hands the arguments of its KTOTrainer on, without their names.
+Seed 25, by the same rules: all 14 ran. Of 8 failures 3 had an error (38 %; 14 to 69 %), and of 6 that ran
+none (0 to 39 %). Missed: HQQ under FSDP1, p-tuning under FSDP2, save_only_model beside FSDP's sharded state,
+a saved module under ZeRO-3, of which a warning was shown; and accelerate 0.28, which wants NCCL beside
+DeepSpeed.
 Together, seeds 21 to 25: of 100 failures 67 had an error (67 %; 57 to 75 %), and of 69 that ran 2 (3 %; 1 to
 10 %), of which one is the facts' and one changed no weight.
-
 """
 
 from __future__ import annotations
