@@ -384,7 +384,7 @@ class Predictor:
 
     def __init__(self) -> None:
         """Load the matrix."""
-        self._known, self._vocabulary = loading.knowledge(), loading.vocabulary(probes.every_probe())
+        self.known, self._vocabulary = loading.knowledge(), loading.vocabulary(probes.every_probe())
 
     def predict(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """Return a draw with the ids of the errors and warnings that its user is shown."""
@@ -398,7 +398,7 @@ class Predictor:
         }
         read = facts_file.load(facts, "draw", self._vocabulary)
         judged = judging.judge_inventory(
-            derive.derive(judging.with_requirements(read), self._known), self._known, None
+            derive.derive(judging.with_requirements(read), self.known), self.known, None
         )
         told: dict[str, list[str]] = {"error": [], "warning": []}
         for finding in judged.findings:
