@@ -71,7 +71,8 @@ def arguments(kind):
         # inductor's C++ takes minutes to compile
         "torch_compile_backend": "aot_eager" if SETTINGS["torch_compile"] else "",
     }
-    values.update({name: value for name, value in options.items() if value})
+    # TRL's configurations have bf16 unless it is said.
+    values.update({name: value for name, value in options.items() if value or name == "bf16"})
     if SETTINGS["group_by_length"]:
         old = has(kind, "group_by_length")
         values.update({"group_by_length": True} if old else {"train_sampling_strategy": "group_by_length"})

@@ -1,6 +1,6 @@
 """Hold rules on trainings against the trainings that they condemn, near misses, and their fixes.
 
-    python benchmarks/rule_trainings.py draw --base BASE/bin/python --work FOLDER --seed 1 --draws 90 -o draws.json
+    python benchmarks/rule_trainings.py draw --base BASE/bin/python --work FOLDER --draws 90 -o draws.json
     python benchmarks/trainings.py run --base BASE/bin/python --work FOLDER draws.json -o ends.jsonl
     python benchmarks/rule_trainings.py report draws.json ends.jsonl
 
@@ -24,8 +24,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from atlas import drawable, published, wilson
-from atlas_overlays import SOURCE_ONLY, Overlays, command_line
-from trainings import PACKAGES, RARE, SETTINGS, SINCE, Predictor, train_facts
+from atlas_overlays import Overlays, command_line
+from trainings import (
+    SHOWN,
+    SINCE,
+    Predictor,
+    as_row,
+    changed,
+    draw_settings,
+    newest_sources,
+    packages_of,
+    train_facts,
+)
 
 from envcheck.core.facts import Absent, Fact, Inventory, Kind, Known, Tri, is_package_version_key
 from envcheck.core.rules import UNINSTALLED, Clause, Rule, Severity
@@ -34,7 +44,7 @@ from envcheck.rules.clauses import Evaluation, keys_in
 NEAR = 3
 """Releases beyond a bound from which a draw outside is taken."""
 
-TRIES = 3000
+TRIES = 10_000
 """Random settings that are tried until they fulfil what a rule asks of the training."""
 
 DECIDED_ELSEWHERE = ("train.runs_", "train.trainer", "training.")
@@ -50,11 +60,8 @@ AIMS = ("inside", "inside", "outside", "fixed")
 
 def settable() -> set[str]:
     """Return the keys of the facts that the settings of trainings.py decide."""
-    everything = {key: values[-1] for key, values in SETTINGS.items()}
-    facts: set[str] = set()
-    for changed in ({}, {"adapter": "dora"}, {"method": "sft"}, {"adapter": "none"}):
-        facts |= train_facts({**everything, "gradient_checkpointing": True, **changed}).keys()
-    return {f"train.{key}" for key in facts}
+    generator = random.Random(0)  # noqa: S311 - settings of every kind
+    return {f"train.{key}" for _ in range(500) for key in train_facts(draw_settings(generator))}
 
 
 def drawn_rules(rules: Sequence[Rule]) -> list[Rule]:
@@ -69,7 +76,6 @@ def drawn_rules(rules: Sequence[Rule]) -> list[Rule]:
         for rule in rules
         if rule.severity is Severity.ERROR
         and all(map(drawable_key, keys_in(rule)))
-        and not {f"pkg.{package}" for package in SOURCE_ONLY} & keys_in(rule)
         and any(key.startswith(("train.", "training.")) for key in keys_in(rule))
     ]
 
@@ -84,7 +90,7 @@ def holds(clause: Clause, value: str | int | bool | None) -> bool:
 
 
 def near(package: str, clauses: Sequence[Clause], aim: str, generator: random.Random) -> str | None:
-    """Return a release that fulfils the clauses or, for `outside`, one close beyond them; None if none does."""
+    """Return a release that fulfils the clauses, or for `outside` one close beyond; None if there is none."""
     releases = [each for each in drawable(package) if published(package, each) >= SINCE]
     inside = [number for number, each in enumerate(releases) if all(holds(one, each) for one in clauses)]
     if aim == "outside":
@@ -93,24 +99,13 @@ def near(package: str, clauses: Sequence[Clause], aim: str, generator: random.Ra
     return releases[generator.choice(inside)] if inside else None
 
 
-def settings_for(rule: Rule, clauses: Sequence[Clause], generator: random.Random) -> dict[str, Any] | None:
-    """Return settings that fulfil a rule's clauses on the training; None if no try does."""
-    named = {key.removeprefix("train.") for key in keys_in(rule)}
-    if any(key.startswith(DECIDED_ELSEWHERE) or key == "pkg.trl" for key in keys_in(rule)):
-        named |= {"trainer", "method"}
+def settings_for(clauses: Sequence[Clause], generator: random.Random) -> dict[str, Any] | None:
+    """Return settings that fulfil the clauses on the training; None if no try does."""
     for _ in range(TRIES):
-        settings = {
-            key: generator.choice(values[1:]) if generator.random() < RARE else values[0]
-            for key, values in SETTINGS.items()
-        }
-        settings["adapter"] = generator.choice(SETTINGS["adapter"])
-        for key in named & SETTINGS.keys():
-            settings[key] = generator.choice(SETTINGS[key])
-        if settings["load_best_model"]:
-            settings["save_strategy"] = settings["eval_strategy"] = "steps"
-        facts = train_facts(settings)
-        of_training = [one for one in clauses if one.key.removeprefix("train.") in {*facts}]
-        if all(holds(one, facts[one.key.removeprefix("train.")]) for one in of_training):
+        settings = draw_settings(generator)
+        facts = {f"train.{key}": value for key, value in train_facts(settings).items()}
+        # Of a fact that these settings leave out, the judge decides.
+        if all(holds(one, facts[one.key]) for one in clauses if one.key in facts):
             return settings
     return None
 
@@ -118,7 +113,7 @@ def settings_for(rule: Rule, clauses: Sequence[Clause], generator: random.Random
 def draw(rule: Rule, aim: str, overlays: Overlays, generator: random.Random) -> dict[str, Any] | None:
     """Return releases and settings near a rule, or None if they do not exist together."""
     clauses = [*generator.choice(rule.when)]
-    settings = settings_for(rule, clauses, generator)
+    settings = settings_for(clauses, generator)
     bounded: dict[str, list[Clause]] = {}
     for clause in clauses:
         if clause.kind is Kind.VERSION and is_package_version_key(clause.key):
@@ -143,23 +138,22 @@ def draw(rule: Rule, aim: str, overlays: Overlays, generator: random.Random) -> 
         return None
     day = max((published(*one) for one in pinned.items()), default=SINCE)
     day = min(day + dt.timedelta(days=generator.randrange(365)), dt.date.today())  # noqa: DTZ011 - a day is enough
-    wanted = PACKAGES if settings["trainer"] == "trl" else PACKAGES[:3]
-    wanted = tuple(one for one in wanted if pinned.get(one) != "")  # uninstalled by a fix
-    pinned = {package: release for package, release in pinned.items() if release}
-    versions = overlays.resolve(pinned, torch, day, wanted)
-    if versions is None:
-        return None
-    return {"torch": torch, "versions": versions, "settings": settings, "rule": rule.id, "aim": aim}
+    wanted = [one for one in packages_of(settings, generator) if pinned.get(one) != UNINSTALLED]
+    pinned = {package: release for package, release in pinned.items() if release != UNINSTALLED}
+    newest_sources(wanted, pinned, day)
+    versions = overlays.resolve(pinned, torch, day, wanted, newer_torch=published("torch", torch) > day)
+    return versions and {**as_row(torch, versions, settings), "rule": rule.id, "aim": aim}
 
 
 def _fix(rule: Rule, pinned: dict[str, str], settings: dict[str, Any], generator: random.Random) -> bool:
     """Apply one of a rule's fixes; return whether that could be done."""
     if not rule.fixes:
         return False
-    for key, value in generator.choice(rule.fixes).set:
+    chosen = generator.choice(rule.fixes)
+    for key, value in chosen.set:
         name = key.partition(".")[2]
         if is_package_version_key(key) and value == UNINSTALLED:
-            pinned[name] = ""
+            pinned[name] = UNINSTALLED
         elif is_package_version_key(key):
             releases = [each for each in drawable(name) if published(name, each) >= SINCE]
             fitting = [each for each in releases if _fits(value, each)]
@@ -167,11 +161,14 @@ def _fix(rule: Rule, pinned: dict[str, str], settings: dict[str, Any], generator
                 return False
             # The oldest is what is advised, the newest what an installer takes.
             pinned[name] = generator.choice((fitting[0], fitting[-1]))
-        elif name in SETTINGS and value in SETTINGS[name]:
+        elif name in settings:
             settings[name] = value
         else:
             return False
-    return True
+    facts = train_facts(settings)
+    return all(
+        facts.get(key.partition(".")[2]) == value for key, value in chosen.set if key.startswith("train.")
+    )
 
 
 def _fits(value: str | int | bool, release: str) -> bool:
@@ -192,16 +189,13 @@ def report(rows: Sequence[Mapping[str, Any]], ends: Mapping[int, Mapping[str, An
     for aim in ("inside", "outside", "fixed"):
         of_aim = [(row, end) for row, end in known if row["aim"] == aim]
         right = [end for _, end in of_aim if end["ok"] is (aim != "inside")]
-        lines.append(
-            f"{aim}: {'failed' if aim == 'inside' else 'ran'} {wilson(len(right), len(of_aim))}"
-        )
+        lines.append(f"{aim}: {'failed' if aim == 'inside' else 'ran'} {wilson(len(right), len(of_aim))}")
     for row, end in sorted(known, key=lambda pair: (pair[0]["rule"], pair[0]["aim"])):
         if end["ok"] is (row["aim"] == "inside") or (row["aim"] != "inside" and row["errors"]):
             shown = {key: value for key, value in row["versions"].items() if key in row["shown"]}
-            changed = {k: v for k, v in row["settings"].items() if v != SETTINGS[k][0]}
             lines += [
                 "",
-                f"{row['rule']} ({row['aim']}): {shown} {changed}",
+                f"{row['rule']} ({row['aim']}): {shown} {changed(row['settings'])}",
                 f"  said: {row['errors']} {row['warnings']}",
                 f"  {end['error'] or 'ran'}",
             ]
@@ -232,7 +226,7 @@ def main() -> None:
         if row is None or row["errors"] != ([rule.id] if aim == "inside" else []):
             failed[rule.id, aim] += 1
             continue
-        named = {key.removeprefix("pkg.") for key in keys_in(rule)} | {*PACKAGES}
+        named = {key.removeprefix("pkg.") for key in keys_in(rule)} | {*SHOWN}
         rows.append({**row, "shown": sorted(named)})
         options.output.write_text(json.dumps(rows, indent=1))
 

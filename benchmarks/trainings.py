@@ -225,16 +225,23 @@ def draw(overlays: Overlays, generator: random.Random) -> dict[str, Any] | None:
         pinned[other] = generator.choice(since(other, SINCE))
         day = max(day, published(other, pinned[other]))
     day = min(day, dt.date.today())  # noqa: DTZ011
+    newest_sources(wanted, pinned, day)
+    torch = overlays.torches[-1]
+    versions = overlays.resolve(pinned, torch, day, wanted, newer_torch=published("torch", torch) > day)
+    return versions and as_row(torch, versions, settings)
+
+
+def newest_sources(wanted: Sequence[str], pinned: dict[str, str], day: dt.date) -> None:
+    """Pin the packages without wheels, which the resolver cannot choose, to their newest release of a day."""
     for source in sorted({*wanted} & SOURCE_ONLY - pinned.keys()):
         older = [each for each in since(source, SINCE) if published(source, each) <= day]
         pinned[source] = older[-1] if older else since(source, SINCE)[0]
-    torch = overlays.torches[-1]
-    newer = published("torch", torch) > day
-    versions = overlays.resolve(pinned, torch, day, wanted, newer_torch=newer)
-    if versions is None:
-        return None
+
+
+def as_row(torch: str, versions: Mapping[str, str], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a draw with what is needed to run it."""
     settings = possible(settings, versions)
-    row: dict[str, Any] = {"torch": overlays.torches[-1], "versions": versions, "settings": settings}
+    row: dict[str, Any] = {"torch": torch, "versions": versions, "settings": settings}
     if settings["parallel"] != "none":
         row |= {"processes": settings["processes"], "deadline": 400}
     if settings["parallel"].startswith("zero"):
@@ -410,6 +417,11 @@ class Predictor:
 # --- report -----------------------------------------------------------------------------------------
 
 
+def changed(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that differ from their defaults."""
+    return {key: value for key, value in settings.items() if value != SETTINGS.get(key, ["none"])[0]}
+
+
 def report(rows: Sequence[Mapping[str, Any]], ends: Mapping[int, Mapping[str, Any]]) -> str:
     """Return the figures, and all failures that were not told and errors that were false."""
     known = [
@@ -428,10 +440,9 @@ def report(rows: Sequence[Mapping[str, Any]], ends: Mapping[int, Mapping[str, An
     for number, row, end in known:
         if end["ok"] == bool(row["errors"]):
             shown = {key: row["versions"].get(key) for key in SHOWN if key in row["versions"]}
-            changed = {k: v for k, v in row["settings"].items() if v != SETTINGS.get(k, ["none"])[0]}
             lines += [
                 "",
-                f"#{number} {shown} {changed}",
+                f"#{number} {shown} {changed(row['settings'])}",
                 f"  said: {row['errors']} {row['warnings']}",
                 f"  {end['error']}",
             ]
