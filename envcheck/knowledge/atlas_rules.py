@@ -170,8 +170,8 @@ def _by_training(rows: Sequence[AtlasRow], atlas: Atlas) -> list[list[AtlasRow]]
     for row in rows:
         if _is_call(row.entry):
             groups.setdefault((True, _methods(row.package, row.entry, atlas)), []).append(row)
-        elif component := _component(row.package, row.entry, atlas):
-            groups.setdefault((False, (component,)), []).append(row)
+        elif made_by := _made_by(row.package, row.entry, atlas):
+            groups.setdefault((False, tuple(f"{each.key}={each.raw}" for each in made_by)), []).append(row)
     return [groups[key] for key in sorted(groups)]
 
 
@@ -194,7 +194,7 @@ def rules_of(atlas: Atlas, packages: Iterable[str]) -> Iterator[Rule]:
                 of_entry = [row for row in rows if row.entry == entry]
                 if not _is_call(entry):
                     yield _import_rule(of_entry, atlas, searched=True)
-                if _is_call(entry) or _component(package, entry, atlas):
+                if _is_call(entry) or _made_by(package, entry, atlas):
                     yield _training_rule(of_entry, atlas)
 
 
@@ -214,7 +214,7 @@ def _import_rule(rows: Sequence[AtlasRow], atlas: Atlas, *, searched: bool = Fal
     imported = atlas.imported_if.get(package, "")
     if imported and not (searched and imported.removeprefix("training.imports_") in _TRAINERS):
         trainings = ((_unless_false(imported),),)
-    if _component(package, entry, atlas):
+    if _made_by(package, entry, atlas):
         no_trainer = Clause("train.trainer", Kind.WORD, ((ABSENT,),), "absent")
         trainings = ((undescribed,), (described, no_trainer))
     elif makes_it := _entry_fact(package, entry, atlas):
@@ -231,8 +231,8 @@ def _training_rule(rows: Sequence[AtlasRow], atlas: Atlas) -> Rule:
     """Return the rule of two packages at a call, or at an import that only some trainings make."""
     package, entry = rows[0].package, rows[0].entry
     name = _entry_name(entry, package)
-    if component := _component(package, entry, atlas):
-        makes_it = (_flag("training.described", value=True), _flag(component, value=True))
+    if made_by := _made_by(package, entry, atlas):
+        makes_it = (_flag("training.described", value=True), *made_by)
         return _rule_on(rows, [*name, "training"], Severity.ERROR, (makes_it,))
     severity = Severity.WARNING if _is_optional(package, entry, atlas) else Severity.ERROR
     return _rule_on(rows, name, severity, (_trainer_clauses(package, entry, atlas),))
@@ -262,9 +262,20 @@ def _rule_on(
     )
 
 
-def _component(package: str, entry: str, atlas: Atlas) -> str:
-    """Return the fact that is true if a training makes an import; empty if everybody may, and for a call."""
-    return "" if _is_call(entry) or entry not in atlas.optional else _entry_fact(package, entry, atlas)
+def _made_by(package: str, entry: str, atlas: Atlas) -> tuple[Clause, ...]:
+    """Return the conditions that a training makes an import; none if everybody may, and for a call.
+
+    Either a fact says so, or the entry names a trainer that the package imports for some methods.
+    """
+    if _is_call(entry) or entry not in atlas.optional:
+        return ()
+    if component := _entry_fact(package, entry, atlas):
+        return (_flag(component, value=True),)
+    trainers = [word for word in atlas.trainers.get(package, ()) if word != "absent"]
+    methods = _methods_named(package, entry, atlas)
+    if not (trainers and methods):
+        return ()
+    return (_one_of("train.trainer", trainers), _one_of("train.method", methods))
 
 
 def _entry_fact(package: str, entry: str, atlas: Atlas) -> str:
@@ -291,8 +302,13 @@ def _trainer_clauses(package: str, entry: str, atlas: Atlas) -> tuple[Clause, ..
 
 def _methods(package: str, entry: str, atlas: Atlas) -> tuple[str, ...]:
     """Return the values of `train.method` under which an entry is called; empty if that is not known."""
+    return _methods_named(package, entry, atlas) if _is_call(entry) else ()
+
+
+def _methods_named(package: str, entry: str, atlas: Atlas) -> tuple[str, ...]:
+    """Return the values of `train.method` that need what an entry names; empty if that is not known."""
     found = (words for part, words in atlas.methods.get(package, {}).items() if part in entry)
-    return next(found, ()) if _is_call(entry) else ()
+    return next(found, ())
 
 
 def _is_call(entry: str) -> bool:

@@ -11,6 +11,7 @@ import pytest
 
 from envcheck.commands.judging import judge_inventory
 from envcheck.commands.loading import knowledge, load_atlas
+from envcheck.core.findings import Verdict
 from envcheck.core.rules import ABSENT, Rule, Severity
 from envcheck.host.package_files import source_texts
 from envcheck.knowledge.atlas_rules import rules_here, rules_of
@@ -77,6 +78,39 @@ def test_an_import_of_some_trainings_is_judged_for_those(
 def test_the_other_side_of_that_import_fits() -> None:
     for beside in ({"trl": "0.19.0", "transformers": "4.57.6"}, {"trl": "0.23.0", "transformers": "5.2.0"}):
         assert not [*rules_here(load_atlas(), beside)]
+
+
+@pytest.mark.parametrize(
+    ("trl", "train", "expected"),
+    [
+        ("0.16.1", 'trainer = "swift"\nmethod = "grpo"', Severity.ERROR),
+        ("0.17.0", 'trainer = "swift"\nmethod = "grpo"', None),
+        ("0.16.1", 'trainer = "swift"\nmethod = "sft"', None),
+        ("0.16.1", 'trainer = "trl"\nmethod = "grpo"', None),  # TRL's own, beside an ms-swift that nobody runs
+        ("0.16.1", "", Severity.WARNING),
+    ],
+)
+def test_a_trainer_that_a_factory_imports_is_judged_for_its_method(
+    trl: str, train: str, expected: Severity | None
+) -> None:
+    versions = f'[pkg]\nms-swift = "3.9.0"\ntrl = "{trl}"\n'
+    facts = inventory(f"{versions}[train]\n{train}\n" if train else versions, knowledge())
+
+    findings = judge_inventory(facts, knowledge(), None).findings
+    broken = [each for each in findings if each.verdict is Verdict.BROKEN]
+    found = [each.severity for each in broken if each.rule.title.startswith("`from swift.trainers import")]
+
+    assert found == ([expected] if expected else [])
+
+
+@pytest.mark.parametrize(("trl", "told"), [("0.28.0", False), ("0.29.0", True)])
+def test_what_a_function_on_the_way_to_every_training_imports_is_an_error(trl: str, *, told: bool) -> None:
+    facts = inventory(f'[pkg]\naxolotl = "0.13.2"\ntrl = "{trl}"\n', knowledge())
+
+    findings = judge_inventory(facts, knowledge(), None).findings
+    found = [each.severity for each in findings if each.rule.id == "atlas:axolotl:trl:builders"]
+
+    assert found == ([Severity.ERROR] if told else [])
 
 
 def test_compiled_modules_that_a_plugin_replaces_do_not_accuse() -> None:
