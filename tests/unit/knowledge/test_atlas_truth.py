@@ -86,7 +86,7 @@ def test_the_other_side_of_that_import_fits() -> None:
         ("0.16.1", 'trainer = "swift"\nmethod = "grpo"', Severity.ERROR),
         ("0.17.0", 'trainer = "swift"\nmethod = "grpo"', None),
         ("0.16.1", 'trainer = "swift"\nmethod = "sft"', None),
-        ("0.16.1", 'trainer = "trl"\nmethod = "grpo"', None),  # TRL's own, beside an ms-swift that nobody runs
+        ("0.16.1", 'trainer = "trl"\nmethod = "grpo"', None),  # TRL's own
         ("0.16.1", "", Severity.WARNING),
     ],
 )
