@@ -151,7 +151,7 @@ class Words:
         """Return the text of a module, empty for a folder without one; None if there is none."""
         if module not in self._texts:
             base = module.replace(".", "/")
-            ends = (".py", "/__init__.py", ".pyi", "/__init__.pyi")
+            ends = ("/__init__.py", ".py", "/__init__.pyi", ".pyi")  # as Python: folders first
             path = next((base + end for end in ends if base + end in self.names), "")
             folder = any(name.startswith(f"{base}/") for name in self.names)
             self._texts[module] = self.read(path) if path else ("" if folder else None)

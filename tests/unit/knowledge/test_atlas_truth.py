@@ -103,6 +103,16 @@ def test_a_trainer_that_a_factory_imports_is_judged_for_its_method(
     assert found == ([expected] if expected else [])
 
 
+@pytest.mark.parametrize(("peft", "told"), [("0.10.0", True), ("0.11.1", False)])
+def test_what_a_package_imports_when_its_main_function_is_taken_is_an_error(peft: str, *, told: bool) -> None:
+    facts = inventory(f'[pkg]\nms-swift = "3.7.0"\npeft = "{peft}"\n', knowledge())
+
+    findings = judge_inventory(facts, knowledge(), None).findings
+    found = [each.severity for each in findings if each.rule.id == "atlas:ms-swift:peft:sft_main"]
+
+    assert found == ([Severity.ERROR] if told else [])
+
+
 @pytest.mark.parametrize(("trl", "told"), [("0.28.0", False), ("0.29.0", True)])
 def test_what_a_function_on_the_way_to_every_training_imports_is_an_error(trl: str, *, told: bool) -> None:
     facts = inventory(f'[pkg]\naxolotl = "0.13.2"\ntrl = "{trl}"\n', knowledge())
