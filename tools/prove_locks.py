@@ -1,4 +1,4 @@
-"""Install shipped locks and train their targets: `python tools/prove_locks.py [--uv|--files] NAME…`.
+"""Install shipped locks and train their targets: `prove_locks.py [--uv] [--files|--without-kernels] NAME…`.
 
 Each lock (`zero3-lora/py312-driver580.txt`) is installed into a separate environment (5 GB with CUDA
 packages, removed afterwards) by the commands in its header, or by uv with the same options; locks with the
@@ -10,7 +10,12 @@ It is "installed" if none of these tests can run without a GPU and no other fail
 machine, such as linux-aarch64, is "unpacked" instead: uv fetches every file with its hash and unpacks it,
 and no rule may refuse what the files say (metadata, requirements, libraries). Nothing of them is run.
 Packages that exist as source only are built here if that compiles nothing, and are left out otherwise. With
-`--files`, a lock for this machine is treated so too: OpenRLHF's need nvcc, and others take less time so.
+`--files`, a lock for this machine is treated so too, which takes less time.
+
+With `--without-kernels`, packages of KERNELS are built without their compiled code, which takes nvcc and
+hours. An empty module takes the place of that code, so that whatever imports it is imported too. Such a lock
+is "installed" at most, the record names these packages in `without_kernels`, and their own self-tests do not
+run.
 
 The result is written to lockfiles/manifest.toml and into the lock's header. The self-tests that were run are
 added to compat/matrix.toml as cells. uv's cache lies in a separate folder, which is emptied when it exceeds
@@ -65,6 +70,22 @@ ELF_CUDA = 190
 """The number in files for GPUs (flashinfer-cubin has thousands), which are the same for every machine."""
 
 
+class Kernels(NamedTuple):
+    """How a package is built without its kernels: the build's variables, and the module they would be in."""
+
+    settings: Mapping[str, str]
+    module: str
+
+
+KERNELS: Mapping[str, Kernels] = {
+    # setup.py of 2.8.3: without FORCE_BUILD it first looks for a wheel that upstream has built.
+    "flash-attn": Kernels(
+        {"FLASH_ATTENTION_FORCE_BUILD": "TRUE", "FLASH_ATTENTION_SKIP_CUDA_BUILD": "TRUE"},
+        "flash_attn_2_cuda",
+    )
+}
+
+
 class Proof(NamedTuple):
     """What a lock's tests showed: `result` is TRAINED, INSTALLED, UNPACKED, or empty if one failed."""
 
@@ -73,20 +94,22 @@ class Proof(NamedTuple):
     cells: Sequence[Mapping[str, Any]]
 
 
-def prove(names: Sequence[str], *, uv: bool) -> dict[str, Proof]:
+def prove(names: Sequence[str], *, uv: bool, kernels: bool = True) -> dict[str, Proof]:
     """Install locks with the same pins once, and test them; return the proof of each.
 
-    A self-test that several of their targets select runs once.
+    A self-test that several of their targets select runs once. Without `kernels`, packages of KERNELS are
+    built without their compiled code.
 
     Raises:
         RuntimeError: the locks cannot be installed.
     """
     locks = {name: parse_requirements((FOLDER / name).read_text(encoding="utf-8"), name) for name in names}
     first = locks[names[0]]
+    without = () if kernels else tuple(name for name in first.build if name in KERNELS)
     done: dict[tuple[str, str], Outcome] = {}
     proofs = {}
     with tempfile.TemporaryDirectory(prefix="envcheck-lock-") as folder:
-        python = _installed(render_requirements(first), first, Path(folder), uv=uv)
+        python = _installed(render_requirements(first), first, Path(folder), uv=uv, without=without)
         variables = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}  # noqa: TID251
         host = Host(Path("/"), variables)
         options = selftest.SelftestOptions(level=LEVEL, ranks=RANKS, device="cpu", patience=3.0)
@@ -95,7 +118,11 @@ def prove(names: Sequence[str], *, uv: bool) -> dict[str, Proof]:
         for name, lock in locks.items():
             target = loading.knowledge().targets[lock.target]
             for_target = prepared._replace(target=target)
-            selected = select(for_target, options, "cpu", host)
+            selected = [
+                each
+                for each in select(for_target, options, "cpu", host)
+                if each.variant.name not in without  # its self-test is about the kernels
+            ]
             wanted = [(each.claim.name, each.variant.name) for each in selected if not each.skipped]
             if left := tuple(variant for claim, variant in wanted if (claim, variant) not in done):
                 for each in selftest.run(for_target, replace(options, only=left), "cpu", host):
@@ -103,9 +130,9 @@ def prove(names: Sequence[str], *, uv: bool) -> dict[str, Proof]:
             outcomes = [done[each] for each in wanted]
             _print_failures(outcomes)
             head = _head(lock, target, options, python_version)
-            cells = [{**head, **cell} for cell in cells_of(outcomes, target)]
+            cells = [{**head, **cell} for cell in cells_of(outcomes, target) if not without]
             unused = [each.variant.name for each in selected if each.skipped.startswith(UNUSED_KERNELS)]
-            proofs[name] = Proof(_result(outcomes, cells), _summary(outcomes, unused), cells)
+            proofs[name] = Proof(_result(outcomes, cells), _summary(outcomes, unused, without), cells)
     return proofs
 
 
@@ -130,7 +157,9 @@ def _result(outcomes: Sequence[Outcome], cells: Sequence[Mapping[str, Any]]) -> 
     return TRAINED if any(cell["outcome"] == "ok" for cell in cells) else INSTALLED
 
 
-def _summary(outcomes: Sequence[Outcome], unused: Sequence[str]) -> dict[str, Any]:
+def _summary(
+    outcomes: Sequence[Outcome], unused: Sequence[str], without: Sequence[str] = ()
+) -> dict[str, Any]:
     counts = tally(outcomes)
     return {
         "date": dt.datetime.now(tz=dt.UTC).date(),
@@ -138,6 +167,7 @@ def _summary(outcomes: Sequence[Outcome], unused: Sequence[str]) -> dict[str, An
         "ranks": RANKS,
         **{key: counts[key] for key in ("pass", "fail", "unknown")},
         **({"unused": [*unused]} if unused else {}),
+        **({"without_kernels": [*without]} if without else {}),
     }
 
 
@@ -147,8 +177,12 @@ def _print_failures(outcomes: Sequence[Outcome]) -> None:
             print(f"    {each.result} {each.claim.name}/{each.variant.name}: {each.why}\n{each.trace}")
 
 
-def _installed(text: str, parsed: Lock, folder: Path, *, uv: bool) -> str:
-    """Create an environment with the commands in the lock's header; return its interpreter."""
+def _installed(text: str, parsed: Lock, folder: Path, *, uv: bool, without: Sequence[str] = ()) -> str:
+    """Create an environment with the commands in the lock's header; return its interpreter.
+
+    The packages `without` kernels get an empty module in their place.
+    """
+    settings = {key: value for name in without for key, value in KERNELS[name].settings.items()}
     base = shutil.which(f"python{parsed.python}")
     if base is None:
         raise RuntimeError(f"no python{parsed.python} on PATH")
@@ -158,7 +192,12 @@ def _installed(text: str, parsed: Lock, folder: Path, *, uv: bool) -> str:
     (folder / "requirements.txt").write_text(text, encoding="utf-8")
     for command in re.findall(r"^#   (.+)$", text, re.MULTILINE):
         by_uv = command.replace("python -m pip install", f"uv pip install --python {python}")
-        _run(["bash", "-euo", "pipefail", "-c", by_uv if uv else command], folder, env)
+        _run(["bash", "-euo", "pipefail", "-c", by_uv if uv else command], folder, env, settings)
+    site = env / f"lib/python{parsed.python}/site-packages"
+    for name in without:
+        (site / f"{KERNELS[name].module}.py").write_text(
+            f'"""Stand in for the kernels of {name}."""\n', "utf-8"
+        )
     _run(["uv", "pip", "check", "--python", python] if uv else [python, "-m", "pip", "check"], folder)
     return python
 
@@ -263,8 +302,11 @@ def _judged_files(parsed: Lock, environment: Path, machines: Mapping[str, Counte
     return Proof("" if errors or missing or foreign else UNPACKED, summary, ())
 
 
-def _run(command: list[str], folder: Path, env: Path | None = None) -> None:
+def _run(
+    command: list[str], folder: Path, env: Path | None = None, settings: Mapping[str, str] | None = None
+) -> None:
     environ = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}  # noqa: TID251
+    environ |= settings or {}
     if env is not None:
         environ["PATH"] = f"{env / 'bin'}{os.pathsep}{environ['PATH']}"
     ran = subprocess.run(
@@ -308,7 +350,8 @@ def main(words: list[str]) -> int:
             bound_folder(Path(cache), CACHE_GIB * 2**30)
             try:
                 foreign = "--files" in words or platforms[group[0]] != here
-                proofs = unpack(group) if foreign else prove(group, uv="--uv" in words)
+                whole = "--without-kernels" not in words
+                proofs = unpack(group) if foreign else prove(group, uv="--uv" in words, kernels=whole)
             except RuntimeError as error:
                 print(f"{', '.join(group)}: {error}", flush=True)
                 status = 1

@@ -47,8 +47,11 @@ from envcheck.lock.render import render_requirements
 FOLDER = Path(__file__).resolve().parent.parent / "lockfiles"
 PYTHONS = ("3.10", "3.11", "3.12", "3.13")
 DRIVERS = {"driver525": "525.60.13", "driver580": "580.65.06"}
-GLIBCS = (GLIBC, "2.31")
-"""C libraries to resolve for; llguidance, which vLLM needs, has wheels from 2.31 on (Ubuntu 20.04)."""
+GLIBCS = {"x86_64": (GLIBC, "2.31"), ARM: (GLIBC, "2.34")}
+"""C libraries to resolve for; llguidance, which vLLM needs, has wheels from 2.31 on (Ubuntu 20.04).
+
+Machines with aarch64 and a driver from 580 on (GH200, GB10, Thor) come with Ubuntu 22.04 or RHEL 9 or newer.
+"""
 ARM_PYTHONS = ("3.11", "3.12")
 """Pythons of the locks for aarch64: those of the images that its machines come with."""
 
@@ -61,11 +64,12 @@ _HEAD = """\
 # The shipped locks. Written by tools/ship_locks.py; `proven` and `proof` by tools/prove_locks.py.
 # "trained": installed with hashes into an empty environment, and the target's self-tests trained in it.
 # "installed": installed so, `pip check` passed, and the packages were imported as far as a machine without
-# a GPU lets them.
+# a GPU lets them. Packages in `without_kernels` were built without their compiled code, which takes nvcc; an
+# empty module took its place, so the Python code that imports them was imported, and none of it was run.
 # "unpacked": the files were fetched with hashes and unpacked, the requirements in their metadata hold, no
 # rule refuses them, and their compiled code is for the lock's machine. Nothing was run: the lock is for
-# another kind of machine, needs nvcc, or only other locks of its target were installed so far. `left_out`
-# are packages whose build compiles code.
+# another kind of machine, or only other locks of its target were installed so far. `left_out` are packages
+# whose build compiles code.
 # Others were resolved and judged.
 """
 
@@ -175,6 +179,11 @@ def in_words(row: Mapping[str, Any]) -> str:
             f"installed on {proof['date']}: pip check and {proof['pass']} self-tests passed; none trained as "
             "the target does"
         )
+    if hollow := ", ".join(proof.get("without_kernels", ())):
+        words += (
+            f"; {hollow} was built without its kernels, which take nvcc, and imported with an empty module "
+            f"in their place; {once_installed(row['target'])}"
+        )
     return words + (without if unused else "")
 
 
@@ -229,12 +238,13 @@ def resolve(wanted: ShippedLock, known: Matrix) -> Lock:
     Raises:
         NoSolutionError: there is no solution, or none that needs the family's driver.
     """
-    for glibc in GLIBCS[:-1]:
+    *earlier, last = GLIBCS[wanted.machine]
+    for glibc in earlier:
         try:
             return _resolve_for(wanted, known, glibc)
         except NoSolutionError as error:
             print(f"{wanted.name}: none for glibc {glibc}: {str(error)[:300]}", flush=True)
-    return _resolve_for(wanted, known, GLIBCS[-1])
+    return _resolve_for(wanted, known, last)
 
 
 def _resolve_for(wanted: ShippedLock, known: Matrix, glibc: str) -> Lock:

@@ -682,6 +682,26 @@ print(ship_locks.in_words(row))
     assert "with a compiler or without" in told
 
 
+def test_a_lock_without_kernels_is_installed_at_most_and_says_so() -> None:
+    program = """
+from types import SimpleNamespace
+import prove_locks, ship_locks
+for without in ((), ("flash-attn",)):
+    summary = prove_locks._summary([], [], without)
+    row = {"proven": "installed", "proof": summary, "target": "openrlhf", "platform": "linux-x86_64"}
+    print(ship_locks.in_words(row))
+print(prove_locks._result([SimpleNamespace(result="pass")], []))
+"""
+    command = [sys.executable, "-c", program]
+    whole, hollow, result = subprocess.run(
+        command, check=True, timeout=60, cwd=ROOT / "tools", capture_output=True, text=True
+    ).stdout.splitlines()
+    assert "kernels" not in whole
+    assert "flash-attn was built without its kernels, which take nvcc, and imported with an empty" in hollow
+    assert "once installed: envcheck selftest --target openrlhf --level 3" in hollow
+    assert result == "installed"
+
+
 def test_code_for_gpus_is_for_no_other_machine(tmp_path: Path) -> None:
     for name, machine in (("kernels/a.cubin", 190), ("arm/b.so", 183), ("both/c.so", 62), ("both/d.so", 183)):
         (tmp_path / name).parent.mkdir(exist_ok=True)

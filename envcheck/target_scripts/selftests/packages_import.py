@@ -26,6 +26,7 @@ VARIANTS = {
     "axolotl": {"needs": {"pkg.axolotl": "present"}},
     "ms-swift": {"needs": {"pkg.ms-swift": "present"}},
     "verl": {"needs": {"pkg.verl": "present"}},
+    "openrlhf": {"needs": {"pkg.openrlhf": "present"}},
     "vllm": {"needs": {"pkg.vllm": "present"}},
     # It raises where it finds no GPU.
     "unsloth": {"needs": {"pkg.unsloth": "present"}, "devices": ("cuda",)},
@@ -39,8 +40,13 @@ _NAMES = {
     "trl": ("SFTTrainer", "SFTConfig"),
     "sentence-transformers": ("SentenceTransformer", "SentenceTransformerTrainer"),
     "vllm": ("LLM", "SamplingParams"),
+    "openrlhf": ("train",),
 }
-_MODULES = {"ms-swift": "swift", "sentence-transformers": "sentence_transformers"}
+_MODULES = {
+    "ms-swift": "swift",
+    "openrlhf": "openrlhf.cli.train_ppo_ray",  # the package itself imports nothing
+    "sentence-transformers": "sentence_transformers",
+}
 
 
 def run(test, variant):
