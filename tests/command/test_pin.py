@@ -8,7 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from envcheck.commands import loading
+from envcheck.commands.declared_machine import declare_machine
+from envcheck.commands.pin.target import GLIBC, LockTarget
+from envcheck.commands.pin.warnings import warnings_on
+from envcheck.core.facts import Inventory
+from envcheck.core.rules import UserRequirement
 from envcheck.lock.leaks import refuse_leaks
+from envcheck.lock.model import Lock, Pin
 from envcheck.lock.parse import parse_requirements
 from tests.support.fake_nvml import library
 from tests.support.running import envcheck
@@ -54,6 +61,32 @@ def test_what_the_lock_trains_badly_on_this_gpu_is_a_warning() -> None:
         r"Ampere 之前.*\(bf16-emulated-before-ampere\)\W+请改用 train.precision = fp16", in_chinese
     )
     assert "warning" not in envcheck(*PIN, "--driver", "580.95.05", "--gpu", "A100").err
+
+
+def test_a_package_that_the_user_added_and_the_gpu_refuses_is_a_warning() -> None:
+    known = loading.knowledge()
+    pins = tuple(Pin(name, version, ()) for name, version in (("torch", "2.10.0"), ("flash-attn", "2.8.3")))
+    train = tuple((key, str(value).lower()) for key, value in known.targets["sft-trl"].train.items())
+    made = Lock(target="sft-trl", python="3.12", platform="linux-x86_64", pins=pins, train=train)
+
+    def notes(gpu: str, *requirements: UserRequirement) -> str:
+        machine = declare_machine(Inventory({}), known, driver="550.54.15", gpus=(gpu,))
+        goal = LockTarget(
+            machine=machine,
+            python="3.12",
+            platform="linux-x86_64",
+            glibc=GLIBC,
+            target=known.targets["sft-trl"],
+            matrix=known,
+            requirements=requirements,
+        )
+        return "\n".join(warnings_on(made, goal))
+
+    asked = UserRequirement("flash-attn", "", "--with")
+    assert "The installed flash-attn refuses this GPU (flash-attn-gpu-floor)" in notes("T4", asked)
+    assert "flash-attn" not in notes("A100", asked)
+    # A package that something else brought in says nothing about its use.
+    assert "flash-attn" not in notes("T4")
 
 
 def test_a_served_lock_is_complete_and_leaks_nothing() -> None:
