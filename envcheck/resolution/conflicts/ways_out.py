@@ -70,11 +70,16 @@ class _Trials:
 def ways_out(view: ConflictView) -> Iterator[str]:
     """Yield a sentence for each change with which the search finds a lock, and that lock.
 
-    If no single change helps, two together are tried: a second one for what is in the way after the first.
+    If no change to what refuses the choices helps, each package that the user added is left out, with its
+    bounds before and as a whole then. If no single change helps, two together are tried: a second one for
+    what is in the way after the first.
     """
     single = _Trials(sys.maxsize)
     helped = False
     for sentence in _changes(view, single):
+        helped = True
+        yield sentence
+    for sentence in () if helped else _without_additions(view.problem, single):
         helped = True
         yield sentence
     left, known = _MOST_PAIRS, set[frozenset[Reason]]()
@@ -111,6 +116,35 @@ def _without_bound(problem: SearchProblem, number: int, trials: _Trials) -> Iter
     requirements = (*problem.requirements[:number], unbound, *problem.requirements[number + 1 :])
     label = f"without the bound {requirement.package}{requirement.specifier} ({requirement.origin})"
     yield from trials.change(("requirement", str(number)), label, problem._replace(requirements=requirements))
+
+
+def _without_additions(problem: SearchProblem, trials: _Trials) -> Iterator[str]:
+    """Try each package that the user added: without its bounds, then without the package.
+
+    What a completed lock was refused for with this package no longer counts. The target's packages stay.
+    """
+    numbered = [
+        (number, each)
+        for number, each in enumerate(problem.requirements)
+        if each.wanted and not each.by_target and each.package not in problem.target.packages
+    ]
+    for package in dict.fromkeys(each.package for _, each in numbered):
+        mine = {number: each for number, each in numbered if each.package == package}
+        others = tuple(each for number, each in enumerate(problem.requirements) if number not in mine)
+        objections = tuple(each for each in problem.objections if package not in dict(each.added))
+        freed = problem._replace(objections=objections)
+        named = ", ".join(f"{each.package}{each.specifier} ({each.origin})" for each in mine.values())
+        found: list[str] = []
+        known = {frozenset({("requirement", str(number))}) for number in mine} & trials.tried
+        if any(each.specifier for each in mine.values()) and not known:
+            unbound = (*others, next(iter(mine.values()))._replace(specifier=""))
+            label = f"without the {'bound' if len(mine) == 1 else 'bounds'} {named}"
+            found += trials.change(("unbound", package), label, freed._replace(requirements=unbound))
+        if not found:
+            found += trials.change(
+                ("dropped", package), f"without {named}", freed._replace(requirements=others)
+            )
+        yield from found
 
 
 def _other_python(problem: SearchProblem, trials: _Trials) -> Iterator[str]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from envcheck.core.rules import UserRequirement
 from envcheck.resolution import conflicts, resolver
 from envcheck.resolution.conflicts import ConflictProof
-from envcheck.resolution.resolver import Release, SearchProblem
+from envcheck.resolution.resolver import Objection, Release, SearchProblem
 from tests.support.package_worlds import forbids, problem
 from tests.support.worlds import rule
 
@@ -132,6 +132,35 @@ def test_a_required_package_is_not_described_as_the_targets() -> None:
         requirements=(UserRequirement("x", "", "--with x"),),
     )
     assert any_line_has(proven(plain).conflict, "--with x asks for x")
+    assert list(proven(plain).ways_out) == ["without x (--with x): a 2"]
+
+
+def test_a_package_that_the_user_added_is_left_out_where_nothing_else_helps() -> None:
+    asked = problem({"a": ["1"]}, forbids({"x": "present", "y": "present"}, "never-both"))
+    asked = asked._replace(
+        releases=(*asked.releases, Release("x", "1"), Release("y", "2"), Release("y", "1")),
+        requirements=(UserRequirement("x", "", "--with x"), UserRequirement("y", "<2", "--with y<2")),
+    )
+    assert list(proven(asked).ways_out) == [
+        "without x (--with x): a 1, y 1",
+        "without y<2 (--with y<2): a 1, x 1",
+    ]
+    # The target's own package is never left out.
+    own = problem({"a": ["1"], "b": ["1"]}, forbids({"a": "present", "b": "present"}, "never-both"))
+    wishes = (UserRequirement("a", "", "--with a"),)
+    assert list(proven(own._replace(requirements=wishes)).ways_out) == []
+
+
+def test_what_a_lock_was_refused_for_with_an_added_package_is_gone_without_its_bound() -> None:
+    refused = Objection(
+        "old-x", (("a", "2"),), (("x", "0.3"),), wide=False, message="x 0.3 cannot be imported"
+    )
+    asked = problem({"a": ["2"]})._replace(
+        releases=(Release("a", "2"),),
+        requirements=(UserRequirement("x", "<0.5", "--with x<0.5"),),
+        objections=(refused,),
+    )
+    assert list(proven(asked).ways_out) == ["without the bound x<0.5 (--with x<0.5): a 2"]
 
 
 def test_the_machine_alone_can_be_the_conflict() -> None:
