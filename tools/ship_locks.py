@@ -35,8 +35,9 @@ from envcheck.commands.pin.search import resolve_lock
 from envcheck.commands.pin.shipped import ARM, driver_floor
 from envcheck.commands.pin.target import GLIBC, LockTarget, target_bounds
 from envcheck.commands.pin.writing import how_tried, once_installed
+from envcheck.core import versions
 from envcheck.core.errors import ExamineError, NoSolutionError
-from envcheck.core.facts import EMPTY_MAPPING, Fact, Inventory, Known
+from envcheck.core.facts import EMPTY_MAPPING, Fact, Inventory, Known, Tri
 from envcheck.core.rules import Matrix, UserRequirement
 from envcheck.host.machine import Host
 from envcheck.lock.install import BUILDS
@@ -111,7 +112,7 @@ class ShippedLock(NamedTuple):
 def locks_to_ship(rows: Mapping[str, Mapping[str, Any]]) -> Iterator[ShippedLock]:
     """Yield every lock to ship for the rows `[target.NAME]`.
 
-    `older` in a row is a second set of releases.
+    `older` in a row is a second set of releases; where the usual lock has them, no second one is written.
     """
     for target, row in rows.items():
         for python in PYTHONS:
@@ -128,6 +129,22 @@ def locks_to_ship(rows: Mapping[str, Mapping[str, Any]]) -> Iterator[ShippedLock
             for python, family in product(OLDER_PYTHONS, DRIVERS):
                 name = f"{target}/py{python.replace('.', '')}-{family}-{label}.txt"
                 yield ShippedLock(name, target, python, family, "x86_64", older)
+
+
+def usual_name(wanted: ShippedLock) -> str:
+    """Return the name of the lock for the same place without further requirements."""
+    return f"{wanted.target}/py{wanted.python.replace('.', '')}-{wanted.family}.txt"
+
+
+def has_them(path: Path, bounds: Mapping[str, str]) -> bool:
+    """Return whether a lock exists and has releases within the bounds, so that a second one adds nothing."""
+    if not path.exists():
+        return False
+    pins = {each.name: each.version for each in parse_requirements(path.read_text("utf-8"), path.name).pins}
+    return all(
+        name in pins and versions.satisfies(pins[name], bound, unknown=Tri.NO) is Tri.YES
+        for name, bound in bounds.items()
+    )
 
 
 def row_of(name: str, text: str, before: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
@@ -203,6 +220,9 @@ def main(words: list[str]) -> int:
     for wanted in locks_to_ship(rows):
         exists = (FOLDER / wanted.name).exists()
         if not any(fnmatch(wanted.name, each) for each in given.patterns) or (exists and given.missing):
+            continue
+        if wanted.bounds and has_them(FOLDER / usual_name(wanted), wanted.bounds):
+            print(f"{wanted.name}: {usual_name(wanted)} has these releases", flush=True)
             continue
         try:
             made = resolve(wanted, known)

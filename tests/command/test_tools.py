@@ -664,6 +664,23 @@ def test_a_cache_is_emptied_only_above_its_limit(tmp_path: Path) -> None:
     assert (environment / "torch.so").stat().st_size == 1000
 
 
+def test_no_second_lock_is_written_for_releases_that_the_usual_one_has() -> None:
+    program = """
+from pathlib import Path
+import ship_locks
+usual = ship_locks.FOLDER / "verl/py311-driver580.txt"
+for path, bound in ((usual, "==0.9.0"), (usual, "==0.9.1"), (usual.parent / "none.txt", "==0.9.0")):
+    print(ship_locks.has_them(path, {"verl": bound}))
+wanted = ship_locks.ShippedLock("verl/x.txt", "verl", "3.11", "driver580", "x86_64", {"verl": "==0.9.0"})
+print(ship_locks.usual_name(wanted))
+"""
+    command = [sys.executable, "-c", program]
+    told = subprocess.run(
+        command, check=True, timeout=60, cwd=ROOT / "tools", capture_output=True, text=True
+    ).stdout.split()
+    assert told == ["True", "False", "False", "verl/py311-driver580.txt"]
+
+
 def test_what_compiles_on_installation_is_not_unpacked_and_the_header_says_how() -> None:
     program = """
 from types import SimpleNamespace

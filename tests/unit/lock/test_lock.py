@@ -440,6 +440,9 @@ def test_the_header_of_a_lock_says_how_it_is_proven_as_the_manifest_does() -> No
             assert row["proof"]["fail"] == row["proof"]["unknown"] == 0, row["name"]
         else:
             assert "never" in said, row["name"]
+        if hollow := row.get("proof", {}).get("without_kernels"):
+            assert row["proven"] == "installed", row["name"]
+            assert f"{', '.join(hollow)} was built without its kernels" in said, row["name"]
         if row.get("proven") in (None, "unpacked"):
             assert f"envcheck selftest --target {row['target']} " in said
 
