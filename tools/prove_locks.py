@@ -12,8 +12,8 @@ and no rule may refuse what the files say (metadata, requirements, libraries). N
 Packages that exist as source only are built here if that compiles nothing, and are left out otherwise. With
 `--files`, a lock for this machine is treated so too, which takes less time.
 
-With `--without-kernels`, packages of KERNELS are built without their compiled code, which takes nvcc and
-hours. An empty module takes the place of that code, so that whatever imports it is imported too. Such a lock
+With `--without-kernels`, packages of KERNELS are built without their compiled code, which takes
+nvcc. An empty module takes the place of that code, so that whatever imports it is imported too. Such a lock
 is "installed" at most, the record names these packages in `without_kernels`, and their own self-tests do not
 run.
 
