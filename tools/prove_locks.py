@@ -71,7 +71,7 @@ ELF_CUDA = 190
 
 
 class Kernels(NamedTuple):
-    """How a package is built without its kernels: the build's variables, and the module they would be in."""
+    """Hold how a package is built without its kernels: the build's variables, and their module."""
 
     settings: Mapping[str, str]
     module: str
