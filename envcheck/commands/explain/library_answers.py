@@ -184,8 +184,11 @@ _MAKERS = frozenset({"__init__", "__post_init__", "__new__", "setup", "from_pret
 def _is_set_late(found: LibraryAnswer, event: Event) -> bool:
     """Return whether a method sets an attribute while it runs, and the log shows no frame of it.
 
-    Then the attribute may be missing because that method had not run yet, whatever the release.
+    Then the attribute may be missing because that method had not run yet, whatever the release. A log without
+    any frame does not say so.
     """
+    if not any(raised.place for raised in event.exceptions):
+        return False
     methods = {place.function.rpartition(".")[2] for place in found.places if place.own}
     if not methods or len(methods) < len({place.function for place in found.places}) or methods & _MAKERS:
         return False
