@@ -10,8 +10,8 @@ most three releases beyond a bound, and everything else that the rule asks holds
 with one of the rule's fixes). Everything that the rule does not name is drawn as in trainings.py: other
 releases of a random day, other settings. That is what a program written for one rule holds fast.
 
-`report` prints each training inside that ran, and each one outside or fixed that failed: both have to be
-read, because another failure may come first. So may it inside: read all of these.
+`report` prints each training inside, and each one outside or fixed that failed: all of them have to be read,
+because another failure may come first.
 
 Seed 2, on 2026-12-01, before the rules that it led to: 76 draws near 139 rules, of which 41 ran in the time
 that there was, for 26 rules. All 17 inside failed, 13 for the reason that the rule gives (77 to 100 % of
@@ -41,9 +41,11 @@ from trainings import (
     draw_settings,
     newest_sources,
     packages_of,
+    rows_and_ends,
     train_facts,
 )
 
+from envcheck.core import versions
 from envcheck.core.facts import Absent, Fact, Inventory, Kind, Known, Tri, is_package_version_key
 from envcheck.core.rules import UNINSTALLED, Clause, Rule, Severity
 from envcheck.rules.clauses import Evaluation, keys_in
@@ -148,8 +150,8 @@ def draw(rule: Rule, aim: str, overlays: Overlays, generator: random.Random) -> 
     wanted = [one for one in packages_of(settings, generator) if pinned.get(one) != UNINSTALLED]
     pinned = {package: release for package, release in pinned.items() if release != UNINSTALLED}
     newest_sources(wanted, pinned, day)
-    versions = overlays.resolve(pinned, torch, day, wanted, newer_torch=published("torch", torch) > day)
-    return versions and {**as_row(torch, versions, settings), "rule": rule.id, "aim": aim}
+    found = overlays.resolve(pinned, torch, day, wanted, newer_torch=published("torch", torch) > day)
+    return found and {**as_row(torch, found, settings), "rule": rule.id, "aim": aim}
 
 
 def _fix(rule: Rule, pinned: dict[str, str], settings: dict[str, Any], generator: random.Random) -> bool:
@@ -163,7 +165,8 @@ def _fix(rule: Rule, pinned: dict[str, str], settings: dict[str, Any], generator
             pinned[name] = UNINSTALLED
         elif is_package_version_key(key):
             releases = [each for each in drawable(name) if published(name, each) >= SINCE]
-            fitting = [each for each in releases if _fits(value, each)]
+            spec = str(value) if str(value)[:1] in "<>=!" else f"=={value}"
+            fitting = [each for each in releases if versions.satisfies(each, spec, unknown=Tri.NO) is Tri.YES]
             if name == "torch" or not fitting:
                 return False
             # The oldest is what is advised, the newest what an installer takes.
@@ -178,18 +181,11 @@ def _fix(rule: Rule, pinned: dict[str, str], settings: dict[str, Any], generator
     )
 
 
-def _fits(value: str | int | bool, release: str) -> bool:
-    from packaging.specifiers import SpecifierSet
-
-    text = str(value)
-    return release in SpecifierSet(text if text[:1] in "<>=!" else f"=={text}", prereleases=True)
-
-
 # --- report -----------------------------------------------------------------------------------------
 
 
 def report(rows: Sequence[Mapping[str, Any]], ends: Mapping[int, Mapping[str, Any]]) -> str:
-    """Return the figures of each aim, and what has to be read."""
+    """Return the figures of each aim, and how each training ended that has to be read."""
     known = [(row, ends[n]) for n, row in enumerate(rows) if ends.get(n, {}).get("ok") is not None]
     met = Counter(row["rule"] for row, _ in known)
     lines = [f"{len(rows)} drawn, {len(known)} run, {len(met)} rules"]
@@ -198,7 +194,7 @@ def report(rows: Sequence[Mapping[str, Any]], ends: Mapping[int, Mapping[str, An
         right = [end for _, end in of_aim if end["ok"] is (aim != "inside")]
         lines.append(f"{aim}: {'failed' if aim == 'inside' else 'ran'} {wilson(len(right), len(of_aim))}")
     for row, end in sorted(known, key=lambda pair: (pair[0]["rule"], pair[0]["aim"])):
-        if end["ok"] is (row["aim"] == "inside") or (row["aim"] != "inside" and row["errors"]):
+        if row["aim"] == "inside" or not end["ok"]:
             shown = {key: value for key, value in row["versions"].items() if key in row["shown"]}
             lines += [
                 "",
@@ -213,8 +209,7 @@ def main() -> None:
     """Run one of the steps."""
     options = command_line(__doc__, ("draw", "report"), 90).parse_intermixed_args()
     if options.step == "report":
-        ends = {row["draw"]: row for row in map(json.loads, options.files[1].read_text().splitlines())}
-        print(report(json.loads(options.files[0].read_text()), ends), end="")
+        print(report(*rows_and_ends(options.files)), end="")
         return
     generator, predictor = random.Random(options.seed), Predictor()  # noqa: S311 - a sample
     overlays = Overlays(options.uv, options.work, options.base)
@@ -226,6 +221,8 @@ def main() -> None:
         if not queue:
             queue = [(rule, aim) for rule in rules for aim in AIMS if failed[rule.id, aim] < GIVEN_UP]
             generator.shuffle(queue)
+        if not queue:
+            break
         rule, aim = queue.pop()
         row = draw(rule, aim, overlays, generator)
         row = row and predictor.predict(row)

@@ -422,6 +422,12 @@ def changed(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in settings.items() if value != SETTINGS.get(key, ["none"])[0]}
 
 
+def rows_and_ends(files: Sequence[Path]) -> tuple[list[dict[str, Any]], dict[int, dict[str, Any]]]:
+    """Return the draws of the first file, and how they ended by number, from the others."""
+    lines = [line for file in files[1:] for line in file.read_text().splitlines()]
+    return json.loads(files[0].read_text()), {row["draw"]: row for row in map(json.loads, lines)}
+
+
 def report(rows: Sequence[Mapping[str, Any]], ends: Mapping[int, Mapping[str, Any]]) -> str:
     """Return the figures, and all failures that were not told and errors that were false."""
     known = [
@@ -456,9 +462,7 @@ def main() -> None:
     parser.add_argument("--worker", type=int, default=0, help="which of these, from 0")
     options = parser.parse_intermixed_args()
     if options.step == "report":
-        lines = [line for file in options.files[1:] for line in file.read_text().splitlines()]
-        ends = {row["draw"]: row for row in map(json.loads, lines)}
-        print(report(json.loads(options.files[0].read_text()), ends), end="")
+        print(report(*rows_and_ends(options.files)), end="")
         return
     overlays = Overlays(options.uv, options.work, options.base)
     if options.step == "draw":

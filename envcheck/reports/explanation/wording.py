@@ -90,4 +90,5 @@ def frame_text(frame: Frame) -> str:
         file = file.rpartition("/")[2]
     elif library := checked_out(file.replace("\\", "/")):
         file = f"{library}/{f'/{file}'.replace(chr(92), '/').rpartition(f'/{library}/')[2]}"
-    return f"{file}:{frame.line}" + (f" in {frame.name}" if frame.name else "")
+    # Of a command in somebody's home the folder stays, and with it the name of its owner.
+    return f"{hide_secrets(file)}:{frame.line}" + (f" in {frame.name}" if frame.name else "")

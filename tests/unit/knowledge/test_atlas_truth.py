@@ -103,22 +103,20 @@ def test_a_trainer_that_a_factory_imports_is_judged_for_its_method(
     assert found == ([expected] if expected else [])
 
 
-@pytest.mark.parametrize(("peft", "told"), [("0.10.0", True), ("0.11.1", False)])
-def test_what_a_package_imports_when_its_main_function_is_taken_is_an_error(peft: str, *, told: bool) -> None:
-    facts = inventory(f'[pkg]\nms-swift = "3.7.0"\npeft = "{peft}"\n', knowledge())
-
-    findings = judge_inventory(facts, knowledge(), None).findings
-    found = [each.severity for each in findings if each.rule.id == "atlas:ms-swift:peft:sft_main"]
-
-    assert found == ([Severity.ERROR] if told else [])
-
-
-@pytest.mark.parametrize(("trl", "told"), [("0.28.0", False), ("0.29.0", True)])
-def test_what_a_function_on_the_way_to_every_training_imports_is_an_error(trl: str, *, told: bool) -> None:
-    facts = inventory(f'[pkg]\naxolotl = "0.13.2"\ntrl = "{trl}"\n', knowledge())
-
-    findings = judge_inventory(facts, knowledge(), None).findings
-    found = [each.severity for each in findings if each.rule.id == "atlas:axolotl:trl:builders"]
+@pytest.mark.parametrize(
+    ("versions", "rule", "told"),
+    [
+        # taken from a package that imports nothing before
+        ('ms-swift = "3.7.0"\npeft = "0.10.0"', "atlas:ms-swift:peft:sft_main", True),
+        ('ms-swift = "3.7.0"\npeft = "0.11.1"', "atlas:ms-swift:peft:sft_main", False),
+        # imported by a function on the way to every training
+        ('axolotl = "0.13.2"\ntrl = "0.29.0"', "atlas:axolotl:trl:builders", True),
+        ('axolotl = "0.13.2"\ntrl = "0.28.0"', "atlas:axolotl:trl:builders", False),
+    ],
+)
+def test_what_every_training_imports_late_is_an_error(versions: str, rule: str, *, told: bool) -> None:
+    findings = judge_inventory(inventory(f"[pkg]\n{versions}\n", knowledge()), knowledge(), None).findings
+    found = [each.severity for each in findings if each.rule.id == rule]
 
     assert found == ([Severity.ERROR] if told else [])
 

@@ -108,6 +108,8 @@ def test_a_command_without_its_package_is_a_broken_installation(explained: Expla
     found = explained(traceback(exception, command))
 
     assert "the command ng_run is there" in answer(found).splitlines()[0]
+    assert "/bin/ng_run:4" in answer(found)
+    assert "/home/me" not in answer(found)
     script = ("/home/me/Gym/run.py", 4, "<module>", "from nemo_gym.cli import run")
     assert "the command" not in answer(explained(traceback(exception, script))).splitlines()[0]
 
